@@ -1,0 +1,239 @@
+"""The typed reference of the core: tables of nodes, devices, shapes, tasks and allocations, and the decisions over them.
+
+Everything here is slots (small integers), exact integers and opaque keys. Units: `_ns` nanoseconds, `_bytes` bytes,
+`_milli` thousandths (of a core, of a device). Words (names, labels, commands, reasons) live in the scheduler.
+
+A *door* (every method here) checks its arguments, changes the tables and, where the table says "fact", appends one
+packed record to the fact buffer. `take_facts` hands the buffer out; `apply` replays it: same records, same tables.
+Doors without "fact" are driven by word facts that the scheduler writes (`words`) and replays itself.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+NONE: Final[int]  # 0xFFFFFFFF, "no slot"
+NEVER_NS: Final[int]  # largest int64, "no deadline"
+
+# ---- task states (lifecycle); TERMINAL is every state >= SUCCEEDED
+FREE: Final[int]
+QUEUED: Final[int]
+HELD: Final[int]
+BACKOFF: Final[int]
+PLACED: Final[int]
+RUNNING: Final[int]
+STOPPING: Final[int]
+SUCCEEDED: Final[int]
+FAILED: Final[int]
+CANCELLED: Final[int]
+EXPIRED: Final[int]
+SKIPPED: Final[int]
+
+# ---- task flags
+PREEMPTIBLE: Final[int]
+HELD_OPERATOR: Final[int]
+HELD_DEPENDENCY: Final[int]
+CLAIMING: Final[int]  # a preemptor whose victims have not all ended; holds a claim, is in no lane
+DEADLINE_RELATIVE: Final[int]
+
+# ---- lanes of a placement, presets, resources of a queue
+LANE_BATCH: Final[int]
+LANE_IMMEDIATE: Final[int]
+POLICY_FRAGMENT: Final[int]
+POLICY_PACK: Final[int]
+POLICY_SPREAD: Final[int]
+POLICY_FIRST_FIT: Final[int]
+RESOURCE_CPU: Final[int]  # 0; RESOURCE_MEMORY 1; device kind k is 2 + k
+RESOURCE_MEMORY: Final[int]
+RESOURCE_KIND: Final[int]  # 2
+MAX_KINDS: Final[int]  # 16
+MAX_MODELS: Final[int]  # 64
+
+# ---- fact codes; the tuple that read_facts yields for each
+F_TURN: Final[int]  # (F_TURN, now_ns)                                    first record of every turn that has one
+F_WORDS: Final[int]  # (F_WORDS, kind, payload: bytes)
+F_PLACED: Final[int]  # (F_PLACED, task, attempt, node, lane, ((device_index, share_milli), ...))
+F_STARTED: Final[int]  # (F_STARTED, task, attempt)
+F_STOPPING: Final[int]  # (F_STOPPING, task, attempt, reason, by_task or NONE)
+F_ENDED: Final[int]  # (F_ENDED, task, attempt (0: never placed), state, reason)
+F_REQUEUED: Final[int]  # (F_REQUEUED, task, attempt, reason)
+F_BACKED_OFF: Final[int]  # (F_BACKED_OFF, task, attempt, reason)
+F_READY: Final[int]  # (F_READY, task)                          back in its lane after backoff or hold
+F_HELD: Final[int]  # (F_HELD, task, flags)
+F_CLAIMED: Final[int]  # (F_CLAIMED, task, node, cost, ((device_index, share_milli), ...), (victim_task, ...))
+F_UNCLAIMED: Final[int]  # (F_UNCLAIMED, task)                  the claim is given up; the task is in its lane again
+F_PRIORITISED: Final[int]  # (F_PRIORITISED, task, priority)
+F_FORGOTTEN: Final[int]  # (F_FORGOTTEN, task)                  a terminal task left the table; its slot is free
+
+class Placement(NamedTuple):
+    """Where an attempt is: `devices` are (index on the node, share_milli)."""
+
+    node: int
+    attempt: int
+    lane: int
+    placed_ns: int
+    started_ns: int  # 0 until started
+    devices: tuple[tuple[int, int], ...]
+
+class TaskRow(NamedTuple):
+    """One task's record as plain numbers."""
+
+    key: bytes
+    state: int
+    flags: int
+    qos: int
+    queue: int
+    shape: int
+    template: int
+    priority: int
+    attempt: int  # attempts begun so far
+    gang: int
+    sequence: int  # submission order, never changes
+    submitted_ns: int
+    deadline_ns: int
+    changed_ns: int  # time of the last change of state
+    failures: int  # attempts that count against `retries`
+    preemptions: int
+
+class Core:
+    def __init__(self, *, policy: int = ..., blast_radius: int = 8, checked: bool = False) -> None:
+        """`blast_radius`: most stopped devices per requested device, 0 = no cap. `checked`: call check() after every door."""
+
+    # ------------------------------------------------------------------ facts
+    def begin(self, now_ns: int) -> None:
+        """Open a turn. `now_ns` stamps everything that follows and never goes back (ValueError)."""
+    def words(self, kind: int, payload: bytes) -> None:
+        """Append a word fact. The caller applies it itself (live) or is called by `apply` (replay)."""
+    def take_facts(self) -> bytes: ...
+    def peek_facts(self, offset: int) -> tuple[list[tuple[object, ...]], int]:
+        """Decode the records appended since byte `offset` of the buffer; returns (records, new offset)."""
+    def apply(self, facts: bytes, on_words: Callable[[int, bytes], None]) -> None:
+        """Replay. Raises ValueError naming the byte offset where a record is malformed or contradicts the tables."""
+
+    # ------------------------------------------------------------------ cluster (no facts)
+    def add_node(
+        self, cpu_milli: int, memory_bytes: int, devices: Sequence[tuple[int, int, int, int, int]]
+    ) -> int:
+        """devices: (kind, model or -1, memory_bytes or -1 if unknown, numa or -1, nvlink group or -1). Starts open. At most 64 devices."""
+    def remove_node(self, node: int) -> None:
+        """Only when nothing is allocated or claimed there (ValueError)."""
+    def open_node(self, node: int, is_open: bool) -> None:
+        """Closed: nothing new is placed there (down, drained, cordoned); what runs is untouched. Closing gives up claims there (facts)."""
+    def set_device_usable(self, node: int, device: int, usable: bool) -> None:
+        """Unusable: nothing new. Claims on it are given up (facts)."""
+    def set_node_domain(self, node: int, column: int, value: int) -> None:
+        """Topology label `column` (0..7) of the node has interned `value` (-1: none); see add_gang."""
+    def set_policy(self, policy: int) -> None: ...
+    def add_queue(self, parent: int, weight: int) -> int: ...
+    def set_queue(self, queue: int, weight: int, guaranteed: Sequence[tuple[int, int]], limit: Sequence[tuple[int, int]]) -> None:
+        """(resource, amount) pairs; limits hold for the queue and everything below it, and are hard."""
+
+    # ------------------------------------------------------------------ shapes (no facts)
+    def add_shape(
+        self, cpu_milli: int, memory_bytes: int, asks: Sequence[tuple[int, int, int, int, int, Sequence[int]]], same: int
+    ) -> int:
+        """asks: (kind, whole, parts, part_milli, memory_bytes per device, models best first; empty = any), one per kind, at most 4.
+        same: 0 none, 1 all devices on one NUMA node, 2 in one NVLink group (required)."""
+    def set_shape_node(self, shape: int, node: int, level: int) -> None:
+        """What only words can say of a pair: 0 ruled out (selector, taint), 1..7 allowed, higher is liked better (data, PreferNoSchedule)."""
+    def set_shape_nodes(self, shape: int, levels: bytes) -> None:
+        """The same for all node slots at once, one byte each."""
+
+    # ------------------------------------------------------------------ gangs (no facts)
+    def add_gang(self, size: int, min_size: int, column: int) -> int:
+        """column: -1 none; 0..7 members must share that domain; 8: one node."""
+    def remove_gang(self, gang: int) -> None: ...
+
+    # ------------------------------------------------------------------ tasks
+    def accept(
+        self,
+        keys: Sequence[bytes],
+        *,
+        template: int,
+        shape: int,
+        queue: int,
+        qos: int,
+        flags: int,
+        submitted_ns: int,
+        priority: int = 0,
+        deadline_ns: int = ...,
+        checkpoint_ns: int = 0,
+        gang: int = ...,
+        deadlines_ns: Sequence[int] | None = None,
+        priorities: Sequence[int] | None = None,
+    ) -> list[int]:
+        """A run of tasks that differ in key (and deadline, priority) only; sequence in the order given. No fact: the words of the submission are.
+        HELD_* in flags: they start HELD, else QUEUED in their lane. KeyError if a key is present (nothing is accepted then)."""
+    def find(self, key: bytes) -> int:
+        """Slot of the task with this key, or NONE."""
+    def started(self, task: int, attempt: int) -> None:
+        """fact. PLACED → RUNNING (no-op if STOPPING or already RUNNING)."""
+    def stop(self, task: int, reason: int, by: int = ...) -> None:
+        """fact. PLACED or RUNNING → STOPPING. It holds its devices until ended/requeued/backed_off."""
+    def ended(self, task: int, state: int, reason: int) -> None:
+        """fact. Any live or waiting state → terminal; releases what it held; a claim that waited for it may become a placement (fact)."""
+    def requeue(self, task: int, reason: int, *, hold: int = 0, preempted: bool = False) -> None:
+        """fact. Live attempt over, no retry used; back in its old place (or HELD with flags `hold`)."""
+    def back_off(self, task: int, reason: int) -> None:
+        """fact. Live attempt failed (failures + 1), waits in BACKOFF until ready()."""
+    def ready(self, task: int) -> None:
+        """fact. BACKOFF → QUEUED."""
+    def hold(self, task: int, flag: int) -> None:
+        """fact. QUEUED/BACKOFF/HELD → HELD with that flag added; a claim is given up."""
+    def release(self, task: int, flag: int) -> None:
+        """fact. Flag removed; when none is left HELD → QUEUED."""
+    def set_priority(self, task: int, priority: int) -> None:
+        """fact."""
+    def unclaim(self, task: int) -> None:
+        """fact. Give a claim up (its time ran out)."""
+    def forget(self, task: int) -> None:
+        """fact. Drop a terminal task from the table."""
+
+    # ------------------------------------------------------------------ deciding
+    def decide(self, levels: int, preempt: bool = True) -> int:
+        """fact(s). Walk the lanes of the qos levels in `levels` (bit q), best first, and place what fits; then, for blocked heads, claim with
+        proof (stop facts for the victims, F_CLAIMED first). Gangs all (>= min_size) or nothing, under mark and rewind. Returns placements made.
+        Cheap when nothing changed since the last call: blocked shapes cost one byte read each."""
+    def waiting(self, levels: int) -> int:
+        """Tasks QUEUED in lanes of these levels (claiming ones not counted)."""
+
+    # ------------------------------------------------------------------ questions (change nothing)
+    def task(self, task: int) -> TaskRow: ...
+    def placement(self, task: int) -> Placement | None: ...
+    def claim(self, task: int) -> tuple[int, int, tuple[int, ...]] | None:
+        """(node, cost in device-milliseconds, victims still to end) of a claiming task."""
+    def tasks_on(self, node: int) -> list[int]:
+        """Tasks with a live allocation on the node, by slot."""
+    def gang_members(self, gang: int) -> list[int]: ...
+    def page(self, after_sequence: int, limit: int, states: int, queue: int = ..., qos: int = ...) -> list[int]:
+        """Slots with sequence > after_sequence, in sequence order; `states` a bit mask; NONE = any queue or qos."""
+    def ahead(self, task: int) -> int:
+        """Waiting tasks that go before it, all lanes counted."""
+    def counts(self) -> list[int]:
+        """Tasks per state, index = state."""
+    def verdict(self, shape: int) -> dict[str, int]:
+        """Nodes by first reason that rules them out now: closed, words, model, devices, device_memory, topology, cpu, memory; `fits` = could take one now;
+        `ever` = could take one if empty and open."""
+    def node_state(self, node: int) -> tuple[int, int, int, int, int]:
+        """(cpu_free_milli, memory_free_bytes, cpu_milli, memory_bytes, live allocations). Free counts claims as taken; may be negative while victims end."""
+    def device_state(self, node: int, device: int) -> tuple[int, int, bool]:
+        """(share_used_milli by live attempts, memory_used_bytes by live attempts, usable)."""
+    def queue_used(self, queue: int) -> list[int]:
+        """Used per resource: [cpu_milli, memory_bytes, kind 0 milli, kind 1 milli, ...], children included."""
+    def totals(self) -> list[tuple[int, int]]:
+        """(capacity, used by live attempts) per resource, closed nodes and unusable devices not counted as capacity."""
+    def fragmentation(self, kind: int) -> tuple[int, int]:
+        """(fragment_milli, free_milli): of the kind's free capacity the part that the recent mix of shapes cannot use, each shape weighted by how
+        often it was asked (Weng et al., Beware of Fragmentation, USENIX ATC 2023, section 4)."""
+    def memory(self) -> dict[str, int]:
+        """Bytes held per table; `per_waiting_task` = all that grows with a waiting task, divided."""
+    def shape_pending(self, shape: int) -> int: ...
+
+    # ------------------------------------------------------------------ whole
+    def dump(self) -> bytes:
+        """Every table, versioned and checksummed. Derived structures (lanes, score trees, hash) are rebuilt by load."""
+    @staticmethod
+    def load(data: bytes, *, checked: bool = False) -> "Core": ...
+    def digest(self) -> int:
+        """Equal for equal states, however they were reached (live, replay, load)."""
+    def check(self) -> None:
+        """State every invariant in turn; AssertionError with the sentence that does not hold."""

@@ -1,0 +1,194 @@
+"""What goes into a turn and what comes out of it: inputs, replies, orders, events.
+
+`Scheduler.step(inputs, now_ns) -> Turn`. Inputs are facts about the outside in the order in which they were heard; the three
+kinds of outputs leave only after the turn's facts are durable. To add an input: a Struct here, a handler `_on_<input>` in
+`turn.py`, a line in the README's table, a story in `tests/scheduler/`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hetsched.model import NodeSpec, QueueSpec, Submission
+
+
+class Input(msgspec.Struct, frozen=True, kw_only=True):
+    """`ticket`: who waits for the answer; 0 = nobody. `actor`: for the audit record (token name or agent)."""
+
+    ticket: int = 0
+    actor: str = ""
+
+
+# ---------------------------------------------------------------------- from clients
+
+
+class Submit(Input, frozen=True, kw_only=True):
+    """Parsed and validated bodies. Reply value: SubmitReply."""
+
+    submission: Submission
+    idempotency_key: str | None = None
+
+
+class Cancel(Input, frozen=True, kw_only=True):
+    """By ids, or by selector (queue, label "k=v", qos, state; all given ones must match).
+    Reply value: {"cancelled": [ids], "already_ended": [ids], "unknown": [ids]}; for one id alone: Problem 404 / 409."""
+
+    ids: tuple[str, ...] = ()
+    queue: str | None = None
+    label: str | None = None
+    qos: str | None = None
+    state: str | None = None
+
+
+class Finish(Input, frozen=True, kw_only=True):
+    """End of a lease-only task, said by its client. Stale attempt: Problem 409."""
+
+    task: str
+    attempt: int
+    succeeded: bool
+    reason: str = ""
+
+
+class Operate(Input, frozen=True, kw_only=True):
+    """hold | release | requeue | priority of one task. Reply value: the task as JSON."""
+
+    verb: str
+    task: str
+    priority: int = 0
+
+
+class OperateNode(Input, frozen=True, kw_only=True):
+    """drain | cordon | uncordon. Reply value: the node as JSON."""
+
+    verb: str
+    node: str
+
+
+class SetQueue(Input, frozen=True, kw_only=True):
+    """Reply value: the queue as JSON."""
+
+    queue: QueueSpec
+
+
+# ---------------------------------------------------------------------- from nodes
+
+
+class AttemptReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent knows of one attempt. state: prepared | running | ended."""
+
+    task: str
+    attempt: int
+    state: str
+    succeeded: bool = False
+    exit_code: int | None = None
+    reason: str = ""
+
+
+class NodeJoined(Input, frozen=True, kw_only=True):
+    """A node said hello (first time or again). Full state exchange: every attempt that the agent has, running or ended and not yet
+    acknowledged. Answered with orders: Start for placed attempts it lacks, Stop for those it should not have, Settled for ended ones."""
+
+    node: NodeSpec
+    session: int
+    attempts: tuple[AttemptReport, ...] = ()
+
+
+class NodeLost(Input, frozen=True, kw_only=True):
+    """Nothing lives there any more: lease and grace are over, it rebooted, or the operator says so."""
+
+    node: str
+    reason: str = "node_lost"
+
+
+class NodeSilent(Input, frozen=True, kw_only=True):
+    """The link is gone; nothing new is placed there until it joins again or is lost."""
+
+    node: str
+
+
+class AttemptStarted(Input, frozen=True, kw_only=True):
+    node: str
+    task: str
+    attempt: int
+
+
+class AttemptEnded(Input, frozen=True, kw_only=True):
+    """Ended by itself or after a stop. `reason` is kept with the attempt ("exit 1", "time_limit", "cannot_start: …")."""
+
+    node: str
+    task: str
+    attempt: int
+    succeeded: bool
+    exit_code: int | None = None
+    reason: str = ""
+
+
+class DeviceHealth(Input, frozen=True, kw_only=True):
+    """health: healthy | suspect | failed. Device id `kind-N`."""
+
+    node: str
+    device: str
+    health: str
+    reason: str = ""
+
+
+# ---------------------------------------------------------------------- outputs
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Answer to one ticket: a JSON-ready value, or a Problem (an exception instance) to raise."""
+
+    ticket: int
+    value: Any
+
+
+class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
+    """`ids[i]` of every accepted item in order (`None` where rejected); `rejected`: (index, problem body).
+    `placements`: id → placement JSON for what was placed in this very turn. `waiting` = ids whose state is not terminal."""
+
+    single: bool
+    ids: tuple[str | None, ...]
+    rejected: tuple[tuple[int, dict[str, Any]], ...] = ()
+    states: tuple[str, ...] = ()
+    lanes: tuple[str, ...] = ()
+    array: tuple[str, int] | None = None
+    placements: dict[str, dict[str, Any]] = {}
+
+
+class Order(msgspec.Struct, frozen=True):
+    """`message` (a hetsched.wire order) has to reach the agent of `node`."""
+
+    node: str
+    message: Any
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of the event log (CONTRACT, section 5). `seq` grows by one; `t_ns` is the turn's time; `data` the rest of the fields."""
+
+    seq: int
+    t_ns: int
+    event: str
+    task: str | None = None
+    attempt: int | None = None
+    data: dict[str, Any] = {}
+
+    def line(self) -> dict[str, Any]:
+        """As in the log: t in seconds, `data` flattened."""
+        out: dict[str, Any] = {"seq": self.seq, "t": self.t_ns / 1e9, "event": self.event}
+        if self.task is not None:
+            out["task"] = self.task
+        if self.attempt is not None:
+            out["attempt"] = self.attempt
+        out.update(self.data)
+        return out
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """All of one step. `facts` empty: nothing to journal, the rest may leave at once (in order)."""
+
+    facts: bytes
+    replies: list[Reply]
+    orders: list[Order]
+    events: list[Event]

@@ -1,0 +1,190 @@
+"""Messages between daemon and agent, msgpack over one WebSocket that the agent opens (`GET /v1/agents/connect`).
+
+Every message is a tagged array. Orders carry the session that the Welcome named; an agent ignores those of another session and
+refuses epochs below the highest it has seen. Starting and stopping are idempotent by (task, attempt).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hetsched.model import NodeSpec
+
+PROTOCOL = 1
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, tag_field="type"):
+    """Base of all messages."""
+
+
+# ---------------------------------------------------------------------- agent → daemon
+
+
+class AttemptState(msgspec.Struct, frozen=True, array_like=True):
+    """state: running | ended. Times are agent wall clock, seconds."""
+
+    task: str
+    attempt: int
+    state: str
+    succeeded: bool = False
+    exit_code: int | None = None
+    reason: str = ""
+    started_at: float = 0.0
+
+
+class DeviceReading(msgspec.Struct, frozen=True, array_like=True):
+    """One device, one moment; None = the vendor does not tell. Percent, bytes, °C, W, counts."""
+
+    device: str
+    health: str
+    reason: str = ""
+    utilization_percent: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
+    ecc_uncorrected: int | None = None
+    xids: tuple[int, ...] = ()
+
+
+class Hello(Message, frozen=True, array_like=True, tag="hello"):
+    """First message. `highest_epoch`: largest the agent ever obeyed. `cluster`: id it belongs to ("" = none yet)."""
+
+    protocol: int
+    node: NodeSpec
+    attempts: tuple[AttemptState, ...]
+    readings: tuple[DeviceReading, ...]
+    highest_epoch: int
+    cluster: str
+    version: str
+
+
+class Heartbeat(Message, frozen=True, array_like=True, tag="heartbeat"):
+    """`sent_ns`: the agent's monotonic clock; the lease runs from it once HeartbeatSeen comes back."""
+
+    sent_ns: int
+
+
+class Started(Message, frozen=True, array_like=True, tag="started"):
+    task: str
+    attempt: int
+    pid: int = 0
+
+
+class Ended(Message, frozen=True, array_like=True, tag="ended"):
+    """Repeated until Settled."""
+
+    task: str
+    attempt: int
+    succeeded: bool
+    exit_code: int | None = None
+    reason: str = ""
+
+
+class Report(Message, frozen=True, array_like=True, tag="report"):
+    """Answer to a Pull, or a push: any device above 90 % utilisation, any change of health, at once."""
+
+    readings: tuple[DeviceReading, ...]
+    pushed: bool = False
+    load: float = 0.0
+    memory_available_bytes: int = 0
+
+
+class LogData(Message, frozen=True, array_like=True, tag="log"):
+    """Answer to ReadLog. `end`: nothing more will ever come. `error`: code if it cannot be read ("gone", "unknown")."""
+
+    request: int
+    offset: int
+    data: bytes
+    end: bool
+    error: str = ""
+
+
+# ---------------------------------------------------------------------- daemon → agent
+
+
+class Welcome(Message, frozen=True, array_like=True, tag="welcome"):
+    """Answer to Hello. Orders that follow carry `session`."""
+
+    session: int
+    epoch: int
+    cluster: str
+    lease_s: float
+    heartbeat_s: float
+
+
+class Refused(Message, frozen=True, array_like=True, tag="refused"):
+    """The daemon will not have this agent; the connection closes after it."""
+
+    reason: str
+
+
+class HeartbeatSeen(Message, frozen=True, array_like=True, tag="heartbeat_seen"):
+    sent_ns: int
+
+
+class Start(Message, frozen=True, array_like=True, tag="start"):
+    """Begin an attempt. devices: (device id, share_milli). command None: lease-only, hold the devices for `duration_s` (None: until told)."""
+
+    session: int
+    epoch: int
+    task: str
+    attempt: int
+    devices: tuple[tuple[str, int], ...]
+    cpu_milli: int
+    memory_bytes: int
+    command: tuple[str, ...] | None = None
+    env: dict[str, str] = {}
+    workdir: str | None = None
+    user: str | None = None
+    duration_s: float | None = None
+    time_limit_s: float | None = None
+    grace_s: float = 30.0
+    name: str = ""
+
+
+class Stop(Message, frozen=True, array_like=True, tag="stop"):
+    """End an attempt: SIGTERM, `grace_s`, SIGKILL to the whole tree; reported with Ended."""
+
+    session: int
+    epoch: int
+    task: str
+    attempt: int
+    grace_s: float
+    reason: str
+
+
+class Settled(Message, frozen=True, array_like=True, tag="settled"):
+    """The attempt's end is durable; the agent may forget all but its log."""
+
+    session: int
+    task: str
+    attempt: int
+
+
+class Pull(Message, frozen=True, array_like=True, tag="pull"):
+    """Send a Report now."""
+
+
+class ReadLog(Message, frozen=True, array_like=True, tag="read_log"):
+    """stream: stdout | stderr. attempt 0: the latest. follow: keep sending as it grows, until the attempt has ended."""
+
+    request: int
+    task: str
+    attempt: int
+    stream: str
+    offset: int
+    limit_bytes: int
+    follow: bool = False
+
+
+class CloseLog(Message, frozen=True, array_like=True, tag="close_log"):
+    request: int
+
+
+FromAgent = Hello | Heartbeat | Started | Ended | Report | LogData
+FromDaemon = Welcome | Refused | HeartbeatSeen | Start | Stop | Settled | Pull | ReadLog | CloseLog
+
+encode = msgspec.msgpack.Encoder().encode
+decode_from_agent = msgspec.msgpack.Decoder(FromAgent).decode
+decode_from_daemon = msgspec.msgpack.Decoder(FromDaemon).decode
