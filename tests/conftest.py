@@ -1,0 +1,39 @@
+"""Fixtures that every room's tests share: the material beside the repository, directories.
+
+Promises: a test that needs what a machine lacks is skipped and says what is missing; nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository's root."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The directory of recordings, traces and acceptance cases: `$HETSCHED_SHARED`, else `../shared`."""
+    path = Path(os.environ.get("HETSCHED_SHARED", ROOT.parent / "shared"))
+    if not path.is_dir():
+        pytest.skip("no shared directory beside the repository ($HETSCHED_SHARED names another place)")
+    return path
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """An empty directory with a short path: a unix socket's may have 107 bytes, and pytest's own are longer."""
+    path = Path(tempfile.mkdtemp(prefix="hs-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
