@@ -1,0 +1,294 @@
+"""A small client of the HTTP interface (docs/http.md): what the CLI and the demo use, and programs may.
+
+    from hetsched.client import Client
+    task = Client.local().submit({"command": ["true"]})
+    Client.local().wait([task["id"]])
+
+Every refusal is an exception of `hetsched.errors`; nobody answering is `Unreachable`. Submissions carry an
+Idempotency-Key and are sent again after a dropped connection, so one call makes its tasks once.
+`AsyncClient` is the same for asyncio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+from hetsched.client import address, events
+from hetsched.client.problems import Unreachable
+from hetsched.client.transport import Transport
+from hetsched.errors import Unavailable
+
+__all__ = ["ENDED", "AsyncClient", "Client", "Unreachable"]
+
+ENDED = frozenset({"succeeded", "failed", "cancelled", "expired", "skipped"})
+_PAGE = 1000
+_T = TypeVar("_T")
+
+
+class Client:
+    """Calls of CONTRACT, section 3, by name. Values are the JSON of the answers. Safe to share between threads."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        patience_s: float = 10.0,
+        reach_s: float = 1.0,
+        timeout_s: float = 30.0,
+    ) -> None:
+        self.url = url
+        self._http = Transport(url, token, patience_s=patience_s, reach_s=reach_s, timeout_s=timeout_s)
+        self._patience_s = patience_s
+
+    @classmethod
+    def local(
+        cls, url: str | None = None, token: str | None = None, data: str | None = None, **limits: float
+    ) -> Client:
+        """The daemon named by the arguments, by HETSCHED_URL and HETSCHED_TOKEN, or by the data directory."""
+        found = address.find(url, token, data)
+        return cls(found.url, found.token, **limits)
+
+    # ------------------------------------------------------------------ tasks
+
+    def submit(self, body: Any, *, key: str | None = None, wait_s: float | None = None) -> dict[str, Any]:
+        """`body`: a task, a list of them, or an array form. `wait_s`: hold the answer until placed, at most so long."""
+        return self.submit_bytes(_encode(body), "application/json", key=key, wait_s=wait_s)
+
+    def submit_bytes(
+        self, body: bytes, content_type: str, *, key: str | None = None, wait_s: float | None = None
+    ) -> dict[str, Any]:
+        """As `submit`, with a body encoded by the caller (JSON, NDJSON or msgpack)."""
+        headers = {"Content-Type": content_type, "Idempotency-Key": key or secrets.token_hex(16)}
+        if wait_s is not None:
+            headers["Prefer"] = f"wait={wait_s:g}"
+        answer: dict[str, Any] = self._http.call("POST", "/v1/schedule", body, headers=headers, repeatable=True)
+        return answer
+
+    def plan(self, body: Any) -> Any:
+        """What would be placed where; changes nothing."""
+        return self._post("/v1/plan", body, repeatable=True)
+
+    def task(self, task_id: str) -> dict[str, Any]:
+        """One task: spec, state, attempts, placement, times."""
+        answer: dict[str, Any] = self._get(f"/v1/tasks/{_name(task_id)}")
+        return answer
+
+    def tasks(self, *, limit: int | None = None, **filters: str | None) -> Iterator[dict[str, Any]]:
+        """All that match `state`, `queue`, `label`, `qos`, `since`, page by page; at most `limit`."""
+        left = limit
+        cursor: str | None = None
+        while left is None or left > 0:
+            query = {k: v for k, v in filters.items() if v is not None}
+            query["limit"] = str(_PAGE if left is None else min(left, _PAGE))
+            if cursor:
+                query["cursor"] = cursor
+            page = self._get("/v1/tasks?" + urlencode(query))
+            yield from page["tasks"]
+            left = None if left is None else left - len(page["tasks"])
+            cursor = page["next"]
+            if not cursor:
+                return
+
+    def explain(self, task_id: str) -> dict[str, Any]:
+        """Why it waits, or why it is where it is."""
+        answer: dict[str, Any] = self._get(f"/v1/tasks/{_name(task_id)}/explain")
+        return answer
+
+    def logs(
+        self, task_id: str, *, stream: str = "stdout", follow: bool = False, offset: int = 0, attempt: int | None = None
+    ) -> Iterator[bytes]:
+        """The log as it comes, from byte `offset`. A follower that loses the connection goes on where it was."""
+        deadline = None
+        while True:
+            query = {"stream": stream, "offset": str(offset), "follow": "true" if follow else "false"}
+            if attempt is not None:
+                query["attempt"] = str(attempt)
+            try:
+                path = f"/v1/tasks/{_name(task_id)}/logs?{urlencode(query)}"
+                response = self._http.open_stream(path, {"Accept": "text/plain"}, None if follow else 30.0)
+                for piece in _pieces(response):
+                    offset += len(piece)
+                    deadline = None
+                    yield piece
+                return
+            except (Unreachable, Unavailable):
+                deadline = deadline or time.monotonic() + self._patience_s
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.3)
+
+    def cancel(self, task_id: str) -> Any:
+        """Raises Conflict if it has already ended."""
+        return self._http.call("DELETE", f"/v1/tasks/{_name(task_id)}")
+
+    def cancel_where(self, selector: Mapping[str, Any]) -> dict[str, Any]:
+        """Every task that matches: `ids`, `queue`, `label`, `qos`, `state`."""
+        answer: dict[str, Any] = self._post("/v1/tasks/cancel", selector)
+        return answer
+
+    def finish(self, task_id: str, attempt: int, *, succeeded: bool = True, reason: str = "") -> Any:
+        """The end of a lease-only task."""
+        body = {"attempt": attempt, "status": "succeeded" if succeeded else "failed"}
+        return self._post(f"/v1/tasks/{_name(task_id)}/finish", {**body, **({"reason": reason} if reason else {})})
+
+    def operate(self, verb: str, task_id: str, *, priority: int | None = None) -> Any:
+        """hold | release | requeue | priority."""
+        return self._post(f"/v1/tasks/{_name(task_id)}/{verb}", None if priority is None else {"priority": priority})
+
+    def wait(
+        self,
+        task_ids: Iterable[str],
+        *,
+        timeout_s: float | None = None,
+        ended: Callable[[dict[str, Any]], None] = lambda task: None,
+        waiting: Callable[[dict[str, Any]], None] = lambda task: None,
+    ) -> list[dict[str, Any]]:
+        """Until all have ended; their last state, in order. Raises TimeoutError. `waiting` is told about every look."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        done = []
+        for task_id in task_ids:
+            task = self._wait_one(task_id, deadline, waiting)
+            ended(task)
+            done.append(task)
+        return done
+
+    def _wait_one(
+        self, task_id: str, deadline: float | None, waiting: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
+        pause_s = 0.05
+        while (task := self.task(task_id))["state"] not in ENDED:
+            waiting(task)
+            left_s = pause_s if deadline is None else deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError(f"{task_id} is still {task['state']}")
+            time.sleep(min(pause_s, left_s))
+            pause_s = min(pause_s * 1.5, 1.0)
+        return task
+
+    # ------------------------------------------------------------------ cluster
+
+    def nodes(self) -> Any:
+        """Every node with capacity, use and health."""
+        return self._get("/v1/nodes")
+
+    def node(self, name: str) -> Any:
+        """One node."""
+        return self._get(f"/v1/nodes/{_name(name)}")
+
+    def operate_node(self, verb: str, name: str) -> Any:
+        """drain | cordon | uncordon."""
+        return self._post(f"/v1/nodes/{_name(name)}/{verb}", None)
+
+    def devices(self) -> Any:
+        """Every device with shares and health."""
+        return self._get("/v1/devices")
+
+    def queues(self) -> Any:
+        """Every tenant queue."""
+        return self._get("/v1/queues")
+
+    def set_queue(self, name: str, body: Mapping[str, Any]) -> Any:
+        """weight, guaranteed, limit."""
+        return self._http.call("PUT", f"/v1/queues/{_name(name)}", _encode(body), headers=_JSON, repeatable=True)
+
+    def cluster(self) -> dict[str, Any]:
+        """Totals, use, fragmentation, lanes, leader, epoch."""
+        answer: dict[str, Any] = self._get("/v1/cluster")
+        return answer
+
+    def version(self) -> Any:
+        """What the daemon says it is."""
+        return self._get("/version")
+
+    def events(self, since: int | None = None, *, idle_s: float | None = None) -> Iterator[dict[str, Any]]:
+        """The event log from after `since` (None: from now). Joins again by itself after a cut, at the event it had
+        last; ends when nothing came for `idle_s` (None: never)."""
+        last = None if since is None else str(since)
+        deadline = None
+        while True:
+            try:
+                headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last is not None else {})}
+                query = f"?since={last}" if last is not None else ""
+                response = self._http.open_stream(f"/v1/events{query}", headers, idle_s)
+                with response:
+                    for number, event in events.parse(response):
+                        deadline = None
+                        if event is not None:
+                            last = number or last
+                            yield event
+            except TimeoutError:
+                return
+            except (Unreachable, Unavailable, OSError, http.client.HTTPException):
+                deadline = deadline or time.monotonic() + self._patience_s
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.3)
+
+    # ------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Closes this thread's connection."""
+        self._http.close()
+
+    def _get(self, path: str) -> Any:
+        return self._http.call("GET", path, repeatable=True)
+
+    def _post(self, path: str, body: Any, *, repeatable: bool = False) -> Any:
+        sent = _encode({} if body is None else body)
+        return self._http.call("POST", path, sent, headers=_JSON, repeatable=repeatable)
+
+
+class AsyncClient:
+    """The same calls for asyncio: each runs in a thread, at a client's pace cheaper than a second implementation.
+
+    await AsyncClient(client).call(Client.submit, {"command": ["true"]})
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def call(self, method: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
+        """`method` of Client, with these arguments."""
+        return await asyncio.to_thread(partial(method, self.client, *args, **kwargs))
+
+    async def events(self, since: int | None = None) -> AsyncIterator[dict[str, Any]]:
+        """The event log, for ever."""
+        stream = self.client.events(since)
+        while True:
+            event = await asyncio.to_thread(next, stream, None)
+            if event is None:
+                return
+            yield event
+
+
+_JSON = {"Content-Type": "application/json"}
+
+
+def _name(text: str) -> str:
+    """As one segment of a path: ids may hold slashes."""
+    return quote(text, safe="")
+
+
+def _encode(body: Any) -> bytes:
+    return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _pieces(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    with response:
+        while True:
+            try:
+                piece = response.read1(65536)
+            except (OSError, http.client.HTTPException) as error:
+                raise Unreachable(f"the connection broke: {error}", sent=True) from error
+            if not piece:
+                return
+            yield piece

@@ -1,0 +1,34 @@
+"""Server-sent events, read line by line: pure text in, events out; the joining and re-joining is `Client.events`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+
+def parse(lines: Iterable[bytes]) -> Iterator[tuple[str | None, dict[str, Any] | None]]:
+    """(id, event) for every block; (None, None) for a comment, which the daemon sends to keep the line alive."""
+    number: str | None = None
+    data: list[str] = []
+    for raw in lines:
+        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if line.startswith(":"):
+            yield None, None
+        elif line.startswith("id:"):
+            number = line[3:].strip()
+        elif line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))
+        elif not line and data:
+            event = _decode("\n".join(data))
+            data = []
+            if event is not None:
+                yield number, event
+
+
+def _decode(text: str) -> dict[str, Any] | None:
+    try:
+        event = json.loads(text)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
