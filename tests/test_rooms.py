@@ -2,7 +2,7 @@
 
 The rooms, from outside to inside; a room imports from its own column or from one to the right, never to the left:
 
-    cli client demo loadtest │ api daemon agent store │ scheduler sim policy │ model errors config metrics wire … │ _core
+    cli client demo loadtest │ api daemon agent store │ scheduler sim policy │ model errors config metrics … │ _core
 """
 
 from __future__ import annotations
