@@ -94,7 +94,15 @@ class TaskRow(NamedTuple):
     failures: int  # attempts that count against `retries`
     preemptions: int
 
+def split_facts(facts: bytes) -> list[tuple[int, int, tuple[object, ...]]]:
+    """Decode a frame: (first byte, byte after the last, record as a tuple) of every record. ValueError names the offset of a malformed one.
+    The scheduler replays record by record: words by itself, every other record through `Core.apply(facts[first:after], …)`."""
+
 class Core:
+    replaying: bool
+    """While true, doors without "fact" (open_node, set_device_usable, …) trigger nothing and write nothing: what they triggered when live
+    is in the journal and comes as records of its own."""
+
     def __init__(self, *, policy: int = ..., blast_radius: int = 8, checked: bool = False) -> None:
         """`blast_radius`: most stopped devices per requested device, 0 = no cap. `checked`: call check() after every door."""
 
