@@ -211,6 +211,8 @@ class Core:
         """(node, cost in device-milliseconds, victims still to end) of a claiming task."""
     def tasks_on(self, node: int) -> list[int]:
         """Tasks with a live allocation on the node, by slot."""
+    def claims_on(self, node: int) -> list[int]:
+        """Claiming tasks whose claim is on the node."""
     def gang_members(self, gang: int) -> list[int]: ...
     def page(self, after_sequence: int, limit: int, states: int, queue: int = ..., qos: int = ...) -> list[int]:
         """Slots with sequence > after_sequence, in sequence order; `states` a bit mask; NONE = any queue or qos."""
