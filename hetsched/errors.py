@@ -112,9 +112,7 @@ class Problem(HetschedError):
     def under(self, prefix: str) -> Problem:
         """The same problem with every pointer moved below `prefix` ("/tasks/3")."""
         moved = [{**error, "pointer": prefix + error["pointer"]} for error in self.errors]
-        return Problem(
-            self.detail, errors=moved, code=self.code, status=self._status, title=self.title, type=self.type
-        )
+        return Problem(self.detail, errors=moved, code=self.code, status=self._status, title=self.title, type=self.type)
 
     def body(self) -> dict[str, Any]:
         out: dict[str, Any] = {
