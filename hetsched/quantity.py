@@ -125,7 +125,7 @@ def _parts(text: str) -> tuple[str, str, str, str]:
 
 def _exact(whole: str, fraction: str, factor: int, too_fine: str) -> int:
     digits = fraction.rstrip("0")
-    amount, rest = divmod(int(whole + digits) * factor, 10 ** len(digits))
+    amount, rest = divmod(int(whole + digits) * factor, int("1" + "0" * len(digits)))
     if rest:
         raise QuantityError(too_fine)
     return amount

@@ -1,0 +1,129 @@
+"""What has to hold between configuration values; each rule says which key to change and to what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from hetsched.config.tree import Config
+from hetsched.model import Qos
+from hetsched.quantity import QuantityError, cpu_milli
+
+PRESETS = ("fragment", "pack", "spread", "first-fit")
+ORDERS = ("drf", "weighted")
+DURABILITIES = ("fsync", "replicated", "relaxed")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def broken_rules(config: Config) -> Iterator[str]:
+    """A sentence for every rule that does not hold."""
+    for rule in _RULES:
+        yield from rule(config)
+
+
+def _words(config: Config) -> Iterator[str]:
+    yield from _one_of("policy.preset", config.policy.preset, PRESETS)
+    yield from _one_of("order", config.order, ORDERS)
+    yield from _one_of("store.durability", config.store.durability, DURABILITIES)
+    yield from _one_of("server.log_level", config.server.log_level, LOG_LEVELS)
+    for qos in config.lanes.immediate:
+        yield from _one_of("lanes.immediate", qos, tuple(Qos))
+
+
+def _one_of(key: str, value: str, known: tuple[str, ...]) -> Iterator[str]:
+    if value not in known:
+        yield f'{key} is "{value}", must be one of {", ".join(known)}'
+
+
+def _amounts(config: Config) -> Iterator[str]:
+    for key, value in (("defaults.cpu", config.defaults.cpu), ("agent.reserve_cpu", config.agent.reserve_cpu)):
+        try:
+            cpu_milli(value)
+        except QuantityError as error:
+            yield f"{key}: {error}"
+
+
+def _positive(config: Config) -> Iterator[str]:
+    """Whole numbers and durations that make no sense at or below zero."""
+    for key in (
+        "batch.size",
+        "limits.body_bytes",
+        "limits.inbox_tasks",
+        "limits.array_tasks",
+        "limits.bulk_tasks",
+        "limits.retention_tasks",
+        "limits.events_kept",
+        "limits.audit_kept",
+        "limits.idempotency_keys",
+        "limits.shapes",
+        "limits.watchers",
+        "server.header_timeout",
+        "server.body_timeout",
+        "server.connections_per_address",
+        "store.snapshot_bytes",
+        "store.snapshot_every",
+        "agent.lease",
+        "agent.heartbeat",
+        "agent.pull_every",
+        "agent.log_bytes",
+        "health.cordon_tasks",
+    ):
+        value = _value(config, key)
+        if not 0 < value < math.inf:
+            yield f"{key} is {value}, must be above 0"
+
+
+def _not_negative(config: Config) -> Iterator[str]:
+    for key in (
+        "batch.max_wait",
+        "preemption.blast_radius",
+        "gang.repair",
+        "server.longest_wait",
+        "server.drain_timeout",
+        "store.memory_bytes",
+        "agent.log_retention",
+        "agent.reserve_memory_bytes",
+        "health.cordon_within",
+    ):
+        value = _value(config, key)
+        if not 0 <= value < math.inf:
+            yield f"{key} is {value}, must not be negative"
+
+
+def _ranges(config: Config) -> Iterator[str]:
+    for name in ("cpu", "memory"):
+        ratio = getattr(config.overcommit, name)
+        if not 1 <= ratio <= 100:
+            yield f"overcommit.{name} is {ratio}, must be from 1 (off) to 100"
+    if not 0 < config.health.push_utilization <= 100:
+        yield f"health.push_utilization is {config.health.push_utilization}, must be a percentage above 0"
+
+
+def _relations(config: Config) -> Iterator[str]:
+    agent, health, limits = config.agent, config.health, config.limits
+    if agent.heartbeat * 2 > agent.lease:
+        yield f"agent.lease ({agent.lease}) must be at least twice agent.heartbeat ({agent.heartbeat}), else one late message loses a node"
+    if health.hot_celsius > health.critical_celsius:
+        yield "health.critical_celsius must be at least health.hot_celsius"
+    if limits.array_tasks > limits.inbox_tasks:
+        yield f"limits.inbox_tasks must be at least limits.array_tasks ({limits.array_tasks}), else such an array can never be taken"
+    if limits.bulk_tasks > limits.inbox_tasks:
+        yield f"limits.inbox_tasks must be at least limits.bulk_tasks ({limits.bulk_tasks}), else such a list can never be taken"
+    if bool(config.server.tls_cert) != bool(config.server.tls_key):
+        yield "server.tls_cert and server.tls_key belong together: give both or none"
+
+
+def _value(config: Config, key: str) -> float:
+    section, name = key.split(".")
+    value: float = getattr(getattr(config, section), name)
+    return value
+
+
+_RULES: tuple[Callable[[Config], Iterator[str]], ...] = (
+    _words,
+    _amounts,
+    _positive,
+    _not_negative,
+    _ranges,
+    _relations,
+)

@@ -1,0 +1,178 @@
+"""The configuration as one typed tree; defaults stand here and nowhere else.
+
+To add a key: a member here, its line in `configs/hetsched.toml` (a test keeps that complete), a rule in `rules.py` if it must
+agree with another. Durations are seconds unless the name says otherwise; `*_bytes` may be written "16Mi".
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hetsched.model import TaskDefaults
+from hetsched.quantity import cpu_milli
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all sections."""
+
+
+class Server(Section, frozen=True, kw_only=True):
+    """Where the API listens and how long it waits for slow clients."""
+
+    listen: str = "127.0.0.1:7463"
+    tls_cert: str = ""
+    tls_key: str = ""
+    insecure: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    header_timeout: float = 10.0
+    body_timeout: float = 60.0
+    connections_per_address: int = 2048
+    longest_wait: float = 300.0
+    drain_timeout: float = 20.0
+    log_level: str = "info"
+
+
+class Batch(Section, frozen=True, kw_only=True):
+    """Upper bounds of the batch lane's window: it may flush sooner, never later."""
+
+    max_wait: float = 0.05
+    size: int = 256
+
+
+class Lanes(Section, frozen=True, kw_only=True):
+    """Which levels of qos are decided in the turn they arrive in."""
+
+    immediate: tuple[str, ...] = ("critical",)
+
+
+class Policy(Section, frozen=True, kw_only=True):
+    """How nodes are ranked."""
+
+    preset: str = "fragment"
+
+
+class Preemption(Section, frozen=True, kw_only=True):
+    """Bounds of evicting."""
+
+    enabled: bool = True
+    blast_radius: int = 8
+
+
+class Gang(Section, frozen=True, kw_only=True):
+    """Gangs that lost members."""
+
+    repair: float = 60.0
+
+
+class Overcommit(Section, frozen=True, kw_only=True):
+    """Ratios of promised to real capacity for best_effort guarantees; 1 = off."""
+
+    cpu: float = 1.0
+    memory: float = 1.0
+
+
+class Defaults(Section, frozen=True, kw_only=True):
+    """What a task asks for that does not say."""
+
+    cpu: int | float | str = 0
+
+
+class Limits(Section, frozen=True, kw_only=True):
+    """Bounds on what is kept and what one request may hold. Over them: 413, 422 or 429, never memory without end."""
+
+    body_bytes: int = 32 * 1024 * 1024
+    inbox_tasks: int = 200_000
+    array_tasks: int = 100_000
+    bulk_tasks: int = 50_000
+    retention_tasks: int = 100_000
+    events_kept: int = 100_000
+    audit_kept: int = 10_000
+    idempotency_keys: int = 100_000
+    shapes: int = 16_384
+    watchers: int = 1_000
+
+
+class Store(Section, frozen=True, kw_only=True):
+    """The journal."""
+
+    url: str = "embedded:"
+    server: str = ""
+    durability: str = "fsync"
+    snapshot_bytes: int = 256 * 1024 * 1024
+    snapshot_every: float = 300.0
+    memory_bytes: int = 0
+
+
+class Agent(Section, frozen=True, kw_only=True):
+    """Node agents: what the daemon demands of them, and what one says about its own node."""
+
+    lease: float = 15.0
+    heartbeat: float = 3.0
+    pull_every: float = 5.0
+    server: str = ""
+    name: str = ""
+    labels: dict[str, str] = {}
+    taints: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    reserve_cpu: int | float | str = 0
+    reserve_memory_bytes: int = 0
+    users: tuple[str, ...] = ()
+    executables: tuple[str, ...] = ()
+    env_deny: tuple[str, ...] = ()
+    log_bytes: int = 1024 * 1024 * 1024
+    log_retention: float = 7 * 86_400.0
+
+
+class Health(Section, frozen=True, kw_only=True):
+    """When a device or a node is no longer trusted."""
+
+    push_utilization: float = 90.0
+    hot_celsius: float = 90.0
+    critical_celsius: float = 100.0
+    quarantine: bool = True
+    auto_cordon: bool = True
+    cordon_tasks: int = 3
+    cordon_within: float = 300.0
+
+
+class Auth(Section, frozen=True, kw_only=True):
+    """Tokens beside the two that are made at first start."""
+
+    tokens: tuple[AuthToken, ...] = ()
+
+
+class AuthToken(Section, frozen=True, kw_only=True):
+    """`sha256` of the secret in hex; the secret itself is kept nowhere."""
+
+    name: str
+    sha256: str
+    scopes: tuple[str, ...]
+    queues: tuple[str, ...] = ()
+
+
+class Config(Section, frozen=True, kw_only=True):
+    """The whole tree."""
+
+    order: str = "drf"
+    reject_unsatisfiable: bool = False
+    server: Server = Server()
+    batch: Batch = Batch()
+    lanes: Lanes = Lanes()
+    policy: Policy = Policy()
+    preemption: Preemption = Preemption()
+    gang: Gang = Gang()
+    overcommit: Overcommit = Overcommit()
+    defaults: Defaults = Defaults()
+    limits: Limits = Limits()
+    store: Store = Store()
+    agent: Agent = Agent()
+    health: Health = Health()
+    auth: Auth = Auth()
+
+    def task_defaults(self) -> TaskDefaults:
+        """What readers of task bodies have to know of it."""
+        return TaskDefaults(
+            cpu_milli=cpu_milli(self.defaults.cpu),
+            array_tasks=self.limits.array_tasks,
+            bulk_tasks=self.limits.bulk_tasks,
+        )
