@@ -1,0 +1,183 @@
+"""NVIDIA GPUs as a vendor: the library first, the command `nvidia-smi` where the library cannot be had.
+
+A source that stops answering is dropped and looked for anew at the next call: a driver update or a module reload heals by itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from hetsched.agent.discovery.kernel_messages import KernelMessages
+from hetsched.agent.discovery.nvidia_smi import (
+    SmiError,
+    name_partitions,
+    parse_list,
+    parse_smi,
+    parse_topology,
+    smi_error,
+)
+from hetsched.agent.discovery.nvidia_state import LOST, GpuState, found_devices, link_groups, readings
+from hetsched.agent.discovery.nvml import NvmlSource
+from hetsched.agent.discovery.sysfs import pci_answers, pci_functions, pci_numa
+from hetsched.agent.discovery.vendor import Device, FoundDevice, VendorError
+from hetsched.agent.discovery.xid import XidEvent
+from hetsched.wire import DeviceReading
+
+PCI_VENDOR = "0x10de"
+_COMMAND_TIMEOUT_S = 15.0  # a healthy nvidia-smi takes 1 to 3 s without persistence mode
+
+Command = Callable[[Sequence[str]], str]
+
+
+class Source(Protocol):
+    """One way of asking the driver."""
+
+    def states(self) -> list[GpuState]: ...
+
+    def links(self) -> list[tuple[str, str]]: ...
+
+    def xids(self) -> list[XidEvent]: ...
+
+    def close(self) -> None: ...
+
+
+class SmiSource:
+    """The command `nvidia-smi`; Xids come from the kernel's log, where that may be read."""
+
+    def __init__(self, run: Command, messages: KernelMessages | None = None) -> None:
+        self._run = run
+        self._messages = messages
+        self._known: list[GpuState] = []
+        self._listing: dict[tuple[str, int], tuple[str, str]] | None = None
+
+    def states(self) -> list[GpuState]:
+        """Every GPU. Where one lost GPU makes the command fail as a whole, the others are asked one by one."""
+        try:
+            states = parse_smi(self._run(["-q", "-x"]))
+        except SmiError as error:
+            if error.lost is None or not self._known:
+                raise
+            return [self._alone(known, error.lost) for known in self._known]
+        if any(state.partitions for state in states):
+            if self._listing is None:
+                self._listing = parse_list(self._run(["-L"]))
+            states = name_partitions(states, self._listing)
+        self._known = states
+        return states
+
+    def links(self) -> list[tuple[str, str]]:
+        uuids = {state.index: state.uuid for state in self._known if state.uuid}
+        pairs = parse_topology(self._run(["topo", "-m"]))
+        return [(uuids[left], uuids[right]) for left, right in pairs if left in uuids and right in uuids]
+
+    def xids(self) -> list[XidEvent]:
+        return [] if self._messages is None else self._messages.new_xids()
+
+    def close(self) -> None:
+        if self._messages is not None:
+            self._messages.close()
+
+    def _alone(self, known: GpuState, lost: str) -> GpuState:
+        gone = GpuState(uuid=known.uuid, pci=known.pci, name=known.name, index=known.index, verdict=LOST)
+        if known.pci == lost or known.uuid is None:
+            return gone
+        try:
+            return next(iter(parse_smi(self._run(["-q", "-x", "-i", known.uuid]))), gone)
+        except SmiError:
+            return gone
+
+
+class Nvidia:
+    """The vendor. `open_source` finds a way to the driver or raises VendorError; `xid_overrides`: Xid → healthy | suspect | failed."""
+
+    name = "nvidia"
+    mask_kind = "gpu"
+    masks = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+
+    def __init__(
+        self,
+        open_source: Callable[[], Source],
+        root: Path = Path("/"),
+        xid_overrides: Mapping[int, str] | None = None,
+    ) -> None:
+        self._open = open_source
+        self._root = root
+        self._overrides = dict(xid_overrides or {})
+        self._source: Source | None = None
+
+    def discover(self) -> list[FoundDevice]:
+        """The GPUs, or the partitions of those in MIG mode, in the driver's order."""
+        source = self._opened()
+        states = self._states()
+        try:
+            links = link_groups(source.links())
+        except VendorError:
+            links = {}  # nice to know; no reason to have no GPUs
+        numa = {state.pci: pci_numa(self._root, state.pci) for state in states if state.pci}
+        return found_devices(states, numa, links)
+
+    def read(self, devices: Sequence[Device]) -> list[DeviceReading]:
+        """A GPU whose link is dead reads as lost even while the driver still makes up numbers for it."""
+        states = [self._checked(state) for state in self._states()]
+        return readings(devices, states, self._opened().xids(), self._overrides)
+
+    def close(self) -> None:
+        """Lets go of the driver; a later call would open it again."""
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+
+    def _opened(self) -> Source:
+        if self._source is None:
+            self._source = self._open()
+        return self._source
+
+    def _states(self) -> list[GpuState]:
+        try:
+            return self._opened().states()
+        except VendorError:
+            self.close()
+            raise
+
+    def _checked(self, state: GpuState) -> GpuState:
+        if pci_answers(self._root, state.pci) is False:
+            return GpuState(
+                uuid=state.uuid, pci=state.pci, index=state.index, verdict=LOST, partitions=state.partitions
+            )
+        return state
+
+
+def open_nvidia() -> Source:
+    """The library, else the command. Raises VendorError saying why neither works."""
+    import pynvml
+
+    try:
+        return NvmlSource(pynvml)
+    except VendorError as error:
+        path = shutil.which("nvidia-smi")
+        if path is None:
+            raise VendorError(f"{error}; no nvidia-smi on PATH either") from error
+    return SmiSource(lambda arguments: run_smi([path, *arguments]), KernelMessages.open())
+
+
+def nvidia_present(root: Path = Path("/")) -> bool:
+    """An NVIDIA display or compute function on the bus, or the driver's device (in a container that hides the bus)."""
+    if (root / "dev/nvidiactl").exists() or (root / "dev/dxg").exists():
+        return True
+    return any(f.vendor == PCI_VENDOR and f.pci_class.startswith("0x03") for f in pci_functions(root))
+
+
+def run_smi(argv: Sequence[str]) -> str:
+    """The command's output, also when it exits with an error but wrote a document. Raises SmiError."""
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=_COMMAND_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SmiError(f"nvidia-smi: {error}") from error
+    text = done.stdout.decode(errors="replace")
+    if done.returncode != 0 and "<gpu" not in text:
+        raise smi_error(text + done.stderr.decode(errors="replace"))
+    return text
