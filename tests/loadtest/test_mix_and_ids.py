@@ -1,0 +1,87 @@
+"""Mixes render what the API accepts; ids lead back to the row they came from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hetsched.model import parse_submission
+from loadtest.generator import Plan, identity, row_of
+from loadtest.mix import MIXES, MixError, read_mix
+from loadtest.options import parse
+
+PLAN = Plan(3, Path(), 10, "h", 1, "t", "loadab", "single", "mixed", 1.0, 0, 1, 0.1, 10, 1, 1.0, 1)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in MIXES.glob("*.toml")))
+def test_every_class_of_every_mix_is_a_legal_task(name: str) -> None:
+    mix = read_mix(name)
+    for number in range(len(mix.classes)):
+        for body in (
+            mix.task(number, b"a.1.2"),
+            mix.bulk([(number, b"a"), (number, b"b")]),
+            mix.array(number, b"a", 3),
+        ):
+            submission = parse_submission(json.loads(body))
+            assert all(not hasattr(item, "problem") for item in submission.items), submission
+
+
+def test_classes_are_drawn_by_weight() -> None:
+    mix = read_mix("mixed")
+    drawn = np.bincount(mix.draw(200_000, np.random.default_rng(1)), minlength=len(mix.classes))
+    weights = np.array([entry.weight for entry in mix.classes])
+    assert np.abs(drawn / 200_000 - weights / weights.sum()).max() < 0.005
+
+
+def test_ids_lead_back_to_their_rows() -> None:
+    assert row_of(identity(PLAN, 41).decode(), "loadab") == (3, 41)
+    assert row_of(identity(PLAN, 41).decode() + "-7", "loadab") == (3, 48)  # a member of an array job
+    assert row_of("somebody-elses", "loadab") is None
+
+
+def test_kinds_tell_which_classes_ask_for_what() -> None:
+    kinds = {entry.name: entry.kinds for entry in read_mix("mixed").classes}
+    assert kinds["tpu-one"] == {"tpu"}
+    assert kinds["cpu-small"] == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "1 to 255"),
+        ("[[class]]\nwait = 1", "unknown key 'wait'"),
+        ("[[class]]\ntask = {resources = {cpu = 1}}", "needs `duration`"),
+        ("[[class]]\ntask = {id = 'x', duration = 1}", "without `id`"),
+        ("[[class]]\nweight = 0\ntask = {duration = 1}", "above 0"),
+    ],
+)
+def test_a_mix_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(text)
+    with pytest.raises(MixError, match=complaint):
+        read_mix(str(path))
+
+
+def test_an_unknown_mix_names_the_known_ones() -> None:
+    with pytest.raises(MixError, match="cpu, critical, mixed"):
+        read_mix("absent")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--rps", "0"],
+        ["--duration", "1e9"],
+        ["--rps", "1e6", "--duration", "3000"],
+        ["--batch", "0"],
+        ["--url", "http://127.0.0.1:1", "--store", "memory:"],
+        ["--mode", "burst"],
+    ],
+)
+def test_a_run_is_bounded(argv: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        parse(argv)
+    assert stopped.value.code == 2
