@@ -28,8 +28,7 @@ def test_systemd_finds_nothing_to_complain_about(root: Path, tmp_path: Path, nam
         pytest.skip("systemd-analyze is not installed here")
     # The program is not installed at its final place on a developer's machine: any executable stands in for its path.
     text = (root / "systemd" / name).read_text().replace("/opt/hetsched/bin/hetsched", "/bin/true")
-    # Users and groups exist after sysusers has run; verify asks this machine for them.
-    (tmp_path / name).write_text(text.replace("User=hetsched", "User=root #").replace("Group=hetsched", "Group=root #"))
+    (tmp_path / name).write_text(text)
     verdict = subprocess.run(
         [analyze, "verify", "--man=no", "--recursive-errors=no", str(tmp_path / name)],
         capture_output=True,
@@ -37,7 +36,7 @@ def test_systemd_finds_nothing_to_complain_about(root: Path, tmp_path: Path, nam
         timeout=60,
     )
     complaints = [line for line in (verdict.stdout + verdict.stderr).splitlines() if name in line]
-    assert (verdict.returncode, complaints) == (0, [])
+    assert (verdict.returncode, complaints) == (0, [])  # it complains about a wrong key without failing
 
 
 @pytest.mark.parametrize("name", [DAEMON, AGENT])
