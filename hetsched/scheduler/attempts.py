@@ -1,0 +1,91 @@
+"""The story of each task's attempts: where, when, how it ended and why. Bounded: it goes when the task is forgotten.
+
+Fed by the packed facts, live and at replay alike, so that the story survives a restart.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hetsched.scheduler.reasons import Reason
+
+
+class Attempt(msgspec.Struct, kw_only=True):
+    """One try. Times in ns since 1970, 0 = not yet. `outcome`: "" while alive, else succeeded, failed, cancelled, preempted, lost …
+
+    `node` and `devices` are names, kept because the node may be gone when somebody asks.
+    """
+
+    number: int
+    node: str
+    devices: tuple[tuple[str, int], ...]
+    lane: str
+    placed_ns: int
+    started_ns: int = 0
+    ended_ns: int = 0
+    outcome: str = ""
+    reason: str = ""
+    exit_code: int | None = None
+
+
+class Claimed(msgspec.Struct, kw_only=True):
+    """What a preemptor claimed, at what price and on what proof; kept until the task is forgotten."""
+
+    node: str
+    devices: tuple[tuple[str, int], ...]
+    victims: tuple[str, ...]
+    price_device_seconds: float
+    at_ns: int
+    proof: str
+
+
+class Attempts:
+    """By task slot. `live` is the attempt that has devices now."""
+
+    def __init__(self) -> None:
+        self.live: dict[int, Attempt] = {}
+        self.past: dict[int, list[Attempt]] = {}
+        self.stopping: dict[int, Reason] = {}
+        self.claims: dict[int, Claimed] = {}
+        self._note: dict[int, tuple[str, int | None]] = {}
+
+    def placed(self, task: int, attempt: Attempt) -> None:
+        self.live[task] = attempt
+
+    def started(self, task: int, now_ns: int) -> None:
+        self.live[task].started_ns = now_ns
+
+    def note(self, task: int, text: str, exit_code: int | None) -> None:
+        """The agent's words on the end that the next fact of the task will state."""
+        self._note[task] = (text, exit_code)
+
+    def over(self, task: int, outcome: str, reason: Reason, now_ns: int) -> Attempt | None:
+        """The live attempt's end (None if there was none)."""
+        self.stopping.pop(task, None)
+        text, exit_code = self._note.pop(task, ("", None))
+        attempt = self.live.pop(task, None)
+        if attempt is not None:
+            attempt.ended_ns, attempt.outcome = now_ns, outcome
+            attempt.reason, attempt.exit_code = text or reason.word, exit_code
+            self.past.setdefault(task, []).append(attempt)
+        return attempt
+
+    def all(self, task: int) -> list[Attempt]:
+        """Oldest first, the live one last."""
+        live = self.live.get(task)
+        return self.past.get(task, []) + ([live] if live is not None else [])
+
+    def forget(self, task: int) -> None:
+        self.past.pop(task, None)
+        self.claims.pop(task, None)
+
+    # -- snapshot
+
+    def save(self) -> tuple[dict[int, Attempt], dict[int, list[Attempt]], dict[int, int], dict[int, Claimed]]:
+        return self.live, self.past, {task: int(reason) for task, reason in self.stopping.items()}, self.claims
+
+    def load(
+        self, saved: tuple[dict[int, Attempt], dict[int, list[Attempt]], dict[int, int], dict[int, Claimed]]
+    ) -> None:
+        self.live, self.past, stopping, self.claims = saved
+        self.stopping = {task: Reason(reason) for task, reason in stopping.items()}

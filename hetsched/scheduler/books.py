@@ -1,0 +1,217 @@
+"""All state of the scheduler, and the two ways in which it changes: `apply` (a word fact) and `record` (a packed fact).
+
+Live, a handler calls a door of the core (which writes the packed fact and changes the tables) or `say` (which writes and applies
+a word fact); the turn then passes every packed fact to `record`. A restart passes the journal's facts to the same two methods
+and calls nothing else: it decides nothing. So whatever is not a consequence of facts must not be kept here.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Any
+
+from hetsched import _core
+from hetsched._core import NONE, Core
+from hetsched.config import Config
+from hetsched.model import Qos
+from hetsched.scheduler import words
+from hetsched.scheduler.attempts import Attempt, Attempts, Claimed
+from hetsched.scheduler.cluster import Cluster, same_hardware
+from hetsched.scheduler.gangs import Gangs
+from hetsched.scheduler.intern import Interned
+from hetsched.scheduler.lifecycle import STATE_OF_CODE
+from hetsched.scheduler.queues import Queues
+from hetsched.scheduler.reasons import Reason
+from hetsched.scheduler.templates import Templates, decode_body
+
+QOS_OF_LEVEL = tuple(sorted(Qos, key=lambda qos: qos.level))
+OUTCOME = {Reason.PREEMPTED: "preempted", Reason.RECLAIM: "preempted", Reason.NODE_LOST: "lost", Reason.LOST_ATTEMPT: "lost"}
+
+
+class Books:
+    """`backoff_until_ns`: per task that backs off. `keys`: Idempotency-Keys, oldest first. `ended`: terminal tasks in order of
+    their end (they are forgotten from the left)."""
+
+    def __init__(self, core: Core, config: Config) -> None:
+        self.core = core
+        self.config = config
+        self.kinds = Interned("device kinds", _core.MAX_KINDS)
+        self.models = Interned("device models", _core.MAX_MODELS)
+        self.cluster = Cluster(core, self.kinds, self.models)
+        self.queues = Queues(core, self.kinds)
+        self.templates = Templates(core, self.kinds, self.models, self.cluster, config.limits.shapes)
+        self.gangs = Gangs(core, self.cluster)
+        self.attempts = Attempts()
+        self.backoff_until_ns: dict[int, int] = {}
+        self.keys: OrderedDict[str, words.KeyRemembered] = OrderedDict()
+        self.audit: deque[words.Audited] = deque(maxlen=config.limits.audit_kept)
+        self.ended: deque[int] = deque()
+        self.event_seq = 1
+        self.id_seq = 1
+        self.now_ns = 0
+        self.immediate = frozenset(qos.level for qos in map(Qos, config.lanes.immediate))
+        self._apply = {
+            words.Submitted: self._apply_submitted,
+            words.NodeKnown: self._apply_node,
+            words.NodeMarked: self.cluster.apply_marked,
+            words.DeviceMarked: self.cluster.apply_device,
+            words.QueueKnown: lambda word: self.queues.apply(word.spec),
+            words.AttemptNoted: lambda word: self.attempts.note(word.task, word.text, word.exit_code),
+            words.BackoffNoted: self._apply_backoff,
+            words.StopRenamed: self._apply_stop_renamed,
+            words.KeyRemembered: self._apply_key,
+            words.Audited: self.audit.append,
+            words.Counted: self._apply_counted,
+            words.ShapeKnown: lambda word: self.templates.intern_shape(decode_body(word.body)),
+        }
+
+    # -- word facts
+
+    def say(self, word: words.Word) -> Any:
+        """Write a word fact and apply it."""
+        self.core.words(words.KIND, words.encode(word))
+        return self.apply(word)
+
+    def apply(self, word: words.Word) -> Any:
+        """Make it so. Returns what the word made, if anything."""
+        return self._apply[type(word)](word)
+
+    def _apply_submitted(self, word: words.Submitted) -> list[int]:
+        slots: list[int] = []
+        for run in word.runs:
+            slots += self._accept(run, word.at_ns)
+        return slots
+
+    def _accept(self, run: words.Run, at_ns: int) -> list[int]:
+        keys = run.keys()
+        template = self.templates.use(run.template, run.body, len(keys))
+        task = template.task
+        gang = self.gangs.join(task, len(keys))
+        slots = self.core.accept(
+            [key.encode() for key in keys],
+            template=run.template,
+            shape=template.shape,
+            queue=self.queues.ensure(task.queue),
+            qos=task.qos.level,
+            flags=run.flags,
+            submitted_ns=at_ns,
+            checkpoint_ns=round((task.checkpoint or 0) * 1e9),
+            gang=gang,
+            deadlines_ns=run.deadlines_ns,
+            priorities=run.priorities,
+        )
+        self.gangs.add_members(gang, slots)
+        return slots
+
+    def _apply_node(self, word: words.NodeKnown) -> None:
+        old = self.cluster.by_name.get(word.spec.name)
+        if old is not None and same_hardware(old.spec, word.spec):
+            self.cluster.apply_described(word.spec)
+        else:
+            self.cluster.apply_known(word.spec)
+        self.templates.level_node(self.cluster.by_name[word.spec.name].slot, word.spec)
+
+    def _apply_backoff(self, word: words.BackoffNoted) -> None:
+        self.backoff_until_ns[word.task] = word.until_ns
+
+    def _apply_stop_renamed(self, word: words.StopRenamed) -> None:
+        self.attempts.stopping[word.task] = Reason(word.reason)
+
+    def _apply_key(self, word: words.KeyRemembered) -> None:
+        self.keys[word.key] = word
+        while len(self.keys) > self.config.limits.idempotency_keys:
+            self.keys.popitem(last=False)
+
+    def _apply_counted(self, word: words.Counted) -> None:
+        self.event_seq, self.id_seq = word.event_seq, word.id_seq
+
+    # -- packed facts
+
+    def record(self, fact: tuple[Any, ...]) -> None:
+        """Keep the books that hang on a packed fact which the core has applied."""
+        code = fact[0]
+        if code == _core.F_TURN:
+            self.now_ns = fact[1]
+        elif code == _core.F_PLACED:
+            self._record_placed(*fact[1:])
+        elif code == _core.F_STARTED:
+            self.attempts.started(fact[1], self.now_ns)
+        elif code == _core.F_STOPPING:
+            self.attempts.stopping[fact[1]] = Reason(fact[3])
+        elif code in (_core.F_ENDED, _core.F_REQUEUED, _core.F_BACKED_OFF):
+            self._record_over(fact)
+        elif code in (_core.F_READY, _core.F_HELD):
+            self.backoff_until_ns.pop(fact[1], None)
+        elif code == _core.F_CLAIMED:
+            self._record_claimed(*fact[1:])
+
+    def _record_placed(
+        self, task: int, number: int, node_slot: int, _lane: int, grants: tuple[tuple[int, int], ...]
+    ) -> None:
+        node = self.cluster.by_slot[node_slot]
+        attempt = Attempt(
+            number=number,
+            node=node.name,
+            devices=self.device_ids(node_slot, grants),
+            lane=self.lane(self.core.task(task).qos),
+            placed_ns=self.now_ns,
+        )
+        self.attempts.placed(task, attempt)
+
+    def _record_over(self, fact: tuple[Any, ...]) -> None:
+        task, reason = fact[1], Reason(fact[-1])
+        if fact[0] == _core.F_ENDED:
+            self.attempts.over(task, str(STATE_OF_CODE[fact[3]]), reason, self.now_ns)
+            self.backoff_until_ns.pop(task, None)
+            self.ended.append(task)
+        elif fact[0] == _core.F_REQUEUED:
+            self.attempts.over(task, OUTCOME.get(reason, "stopped"), reason, self.now_ns)
+        else:
+            self.attempts.over(task, "failed", reason, self.now_ns)
+
+    def _record_claimed(
+        self, task: int, node_slot: int, cost: int, grants: tuple[tuple[int, int], ...], victims: tuple[int, ...]
+    ) -> None:
+        node = self.cluster.by_slot[node_slot]
+        names = tuple(self.id_of(victim) for victim in victims)
+        self.attempts.claims[task] = Claimed(
+            node=node.name,
+            devices=self.device_ids(node_slot, grants),
+            victims=names,
+            price_device_seconds=cost / 1e6,
+            at_ns=self.now_ns,
+            proof=f"fits on {node.name} once {', '.join(names)} are gone, and without any one of them gone it does not",
+        )
+
+    # -- forgetting: a door of the core, but the books must read the row first
+
+    def forget(self, task: int) -> None:
+        """A terminal task leaves the table. Live: writes the fact. At replay: `about_to_forget` and the core's own record."""
+        self.about_to_forget(task)
+        self.core.forget(task)
+
+    def about_to_forget(self, task: int) -> None:
+        """Drop all that the books keep of a task that the core is about to forget."""
+        row = self.core.task(task)
+        self.attempts.forget(task)
+        self.templates.drop(row.template)
+        gang = self.gangs.of(row.gang)
+        if self.ended and self.ended[0] == task:
+            self.ended.popleft()
+        if gang is not None:
+            self.gangs.forget(gang, task)
+
+    # -- small questions
+
+    def lane(self, qos_level: int) -> str:
+        """immediate or batch, by configuration."""
+        return "immediate" if qos_level in self.immediate else "batch"
+
+    def id_of(self, task: int) -> str:
+        """The task's id; "" for NONE."""
+        return "" if task == NONE else self.core.task(task).key.decode()
+
+    def device_ids(self, node_slot: int, grants: tuple[tuple[int, int], ...]) -> tuple[tuple[str, int], ...]:
+        """Grants in the core's numbers → (device id, share in thousandths)."""
+        devices = self.cluster.by_slot[node_slot].spec.devices
+        return tuple((devices[index].id, share) for index, share in grants)

@@ -1,0 +1,200 @@
+"""Why a task waits, or why it is where it is: one dominant coded reason with numbers, the others that are true beside it.
+
+The order of `Waiting` in reasons.py is the order of precedence, so that reasons that are true at once do not overwrite each other in turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hetsched import _core
+from hetsched._core import TaskRow
+from hetsched.model import Task
+from hetsched.scheduler.attempts import Claimed
+from hetsched.scheduler.lifecycle import STATE_OF_CODE, WAITING_CODES
+from hetsched.scheduler.reasons import Waiting
+from hetsched.scheduler.world import World
+
+Found = tuple[str, str, dict[str, Any]]  # (code, sentence, numbers)
+
+RULED_OUT = {
+    "closed": "down, silent, draining or cordoned",
+    "words": "ruled out by selector or taint",
+    "model": "without a device of an allowed model",
+    "devices": "with too few free devices",
+    "device_memory": "with too little memory on each device",
+    "topology": "without enough devices in one group",
+    "cpu": "with too few free cores",
+    "memory": "with too little free memory",
+}
+
+
+class Explain:
+    """Answers from the state as it is now."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.core = world.core
+        self.books = world.books
+
+    def task(self, task: int) -> dict[str, Any]:
+        """The answer of `GET /v1/tasks/{id}/explain`."""
+        row = self.core.task(task)
+        out: dict[str, Any] = {"id": row.key.decode(), "state": str(STATE_OF_CODE[row.state])}
+        if row.state in WAITING_CODES:
+            out.update(self._waiting(task, row))
+        elif row.state < _core.SUCCEEDED:
+            out.update(self._live(task))
+        else:
+            out.update(self._ended(task))
+        claim = self.books.attempts.claims.get(task)
+        if claim is not None:
+            out["claim"] = self.claim(task, claim)
+        return out
+
+    # -- it waits
+
+    def _waiting(self, task: int, row: TaskRow) -> dict[str, Any]:
+        body = self.world.body(task)
+        found = list(self._reasons(task, row, body))
+        verdict = self.core.verdict(row.shape)
+        code, sentence, numbers = found[0]
+        return {
+            "reason": code,
+            "detail": sentence,
+            "numbers": numbers,
+            "secondary": [{"reason": c, "detail": s, "numbers": n} for c, s, n in found[1:]],
+            "nodes": {name: count for name, count in verdict.items() if name in RULED_OUT and count},
+            "nodes_that_fit": verdict["fits"],
+            "nodes_that_could_ever": verdict["ever"],
+            "position": self.core.ahead(task) + 1,
+            "eta_seconds": self._eta_s(task, row),
+        }
+
+    def _eta_s(self, task: int, row: TaskRow) -> float | None:
+        """Only where something is known: the end of a backoff. None = nobody knows yet."""
+        until_ns = self.books.backoff_until_ns.get(task)
+        return None if until_ns is None else max(0.0, (until_ns - self.world.now_ns) / 1e9)
+
+    def _reasons(self, task: int, row: TaskRow, body: Task) -> Iterator[Found]:
+        """Every reason that is true, most telling first; at least one."""
+        yield from self._held(task, row, body)
+        if row.state == _core.BACKOFF:
+            past = self.books.attempts.past.get(task)
+            why = past[-1].reason if past else "failed"
+            yield Waiting.BACKOFF, f"attempt {row.attempt} ended with: {why}; the next one follows after a pause", {}
+        if row.flags & _core.CLAIMING:
+            claim = self.books.attempts.claims[task]
+            waits = ", ".join(claim.victims)
+            yield Waiting.CLAIMING, f"has a claim on {claim.node} and waits for the end of {waits}", self.claim(task, claim)
+        yield from self._gang(row)
+        yield from self._limits(row, body)
+        yield self._room(row, body)
+
+    def _held(self, task: int, row: TaskRow, body: Task) -> Iterator[Found]:
+        if row.flags & _core.HELD_OPERATOR:
+            yield Waiting.HELD, "held by an operator: `hetsched release` lets it go", {}
+        if row.flags & _core.HELD_DEPENDENCY:
+            links = [{"id": link.id, "when": link.when, "state": self._state_of(link.id)} for link in body.after]
+            waits = [link for link in links if link["state"] not in ("succeeded", None)] or links
+            names = ", ".join(f"{link['id']} ({link['state']})" for link in waits)
+            yield Waiting.DEPENDENCY, f"waits for {names}", {"after": links}
+
+    def _state_of(self, ident: str) -> str | None:
+        task = self.core.find(ident.encode())
+        return None if task == _core.NONE else str(STATE_OF_CODE[self.core.task(task).state])
+
+    def _gang(self, row: TaskRow) -> Iterator[Found]:
+        gang = self.books.gangs.of(row.gang)
+        if gang is None:
+            return
+        states = [self.core.task(member).state for member in gang.members]
+        here = sum(state == _core.QUEUED for state in states)
+        present = here + sum(_core.PLACED <= state <= _core.SUCCEEDED for state in states)
+        numbers = {"gang": gang.name, "size": gang.size, "min_size": gang.min_size, "present": present}
+        if present < gang.min_size:
+            sentence = f"gang {gang.name} has {present} of the {gang.min_size} members that must start together"
+            yield Waiting.GANG_INCOMPLETE, sentence, numbers
+        else:
+            sentence = f"gang {gang.name} needs room for {gang.min_size} members at once"
+            yield Waiting.GANG_NO_ROOM, sentence, {**numbers, "waiting": here}
+
+    def _limits(self, row: TaskRow, body: Task) -> Iterator[Found]:
+        """Queue limits that the task's start would break, innermost queue first."""
+        ask = {"cpu": body.resources.cpu_milli, "memory": body.resources.memory_bytes}
+        ask.update({device.kind: device.total_milli for device in body.resources.devices})
+        for name in self.books.queues.line(self.books.queues.name[row.queue]):
+            limit = self.books.queues.spec[name].limit
+            used = self.core.queue_used(self.books.queues.slot[name]) if limit else []
+            for resource, most in limit.items():
+                has = used[self.books.queues.resource(resource)]
+                if ask.get(resource) and has + ask[resource] > most:
+                    numbers = {"queue": name, "resource": resource, "limit": most, "used": has, "asked": ask[resource]}
+                    sentence = f"queue {name} may use {most} of {resource} (in thousandths or bytes) and uses {has}"
+                    yield Waiting.QUEUE_LIMIT, sentence, numbers
+
+    def _room(self, row: TaskRow, body: Task) -> Found:
+        """What the cluster says to the shape."""
+        verdict = self.core.verdict(row.shape)
+        code = self._room_code(verdict)
+        nodes = sum(verdict[name] for name in RULED_OUT) + verdict["fits"]
+        if code == Waiting.UNSATISFIABLE:
+            return code, f"no node of {nodes} could take it, even if it were empty", verdict
+        if code == Waiting.WINDOW:
+            return code, f"{verdict['fits']} nodes could take it; it waits for its turn", verdict
+        parts = [f"{verdict[name]} {words}" for name, words in RULED_OUT.items() if verdict[name]]
+        return code, f"of {nodes} nodes {'; '.join(parts)}", verdict
+
+    @staticmethod
+    def _room_code(verdict: dict[str, int]) -> str:
+        if verdict["ever"] == 0:
+            return Waiting.UNSATISFIABLE
+        if verdict["fits"]:
+            return Waiting.WINDOW
+        taken = sum(verdict[name] for name in RULED_OUT if name not in ("closed", "words"))
+        return Waiting.NO_CAPACITY if taken else Waiting.NODES_CLOSED
+
+    def pending_by_reason(self) -> dict[str, int]:
+        """Waiting tasks per code; queued ones by what the cluster says to their shape."""
+        counts = self.core.counts()
+        out = {Waiting.HELD: counts[_core.HELD], Waiting.BACKOFF: counts[_core.BACKOFF]}
+        for shape in range(len(self.books.templates.shapes)):
+            pending = self.core.shape_pending(shape)
+            if pending:
+                code = self._room_code(self.core.verdict(shape))
+                out[code] = out.get(code, 0) + pending
+        return out
+
+    # -- it lives, or has ended
+
+    def _live(self, task: int) -> dict[str, Any]:
+        live = self.books.attempts.live[task]
+        stopping = self.books.attempts.stopping.get(task)
+        preset = self.world.config.policy.preset
+        out: dict[str, Any] = {
+            "reason": "placed" if stopping is None else stopping.word,
+            "detail": f"attempt {live.number} is on {live.node}, chosen by preset {preset} in the {live.lane} lane",
+            "node": live.node,
+            "devices": [{"id": ident, "share": share} for ident, share in live.devices],
+        }
+        if stopping is not None:
+            out["detail"] += f"; told to stop: {stopping.word}"
+        return out
+
+    def _ended(self, task: int) -> dict[str, Any]:
+        past = self.books.attempts.past.get(task)
+        if not past:
+            return {"reason": "never_placed", "detail": "it ended without an attempt"}
+        last = past[-1]
+        return {"reason": last.reason or last.outcome, "detail": f"attempt {last.number} on {last.node}: {last.outcome}"}
+
+    def claim(self, task: int, claim: Claimed) -> dict[str, Any]:
+        """A preemptor's claim: where, whose place, at what price, on what proof."""
+        return {
+            "node": claim.node,
+            "devices": [{"id": ident, "share": share} for ident, share in claim.devices],
+            "victims": list(claim.victims),
+            "price_device_seconds": claim.price_device_seconds,
+            "proof": claim.proof,
+        }

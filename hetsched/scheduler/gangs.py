@@ -1,0 +1,96 @@
+"""Gangs by name: who belongs to each, and how many of them still count."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hetsched._core import NONE, Core
+from hetsched.model import Task
+from hetsched.scheduler.cluster import Cluster
+
+COLUMN_NODE = 8  # the core's column for "all on one node"
+
+
+class Gang(msgspec.Struct, kw_only=True):
+    """`members`: task slots in the table. `joined`: how many ever joined (at most `size`)."""
+
+    name: str
+    slot: int
+    size: int
+    min_size: int
+    same: str | None
+    members: set[int] = set()
+    joined: int = 0
+
+    def fault(self, task: Task) -> str | None:
+        """Why the task cannot join, if it cannot."""
+        gang = task.gang
+        assert gang is not None
+        if (gang.size, gang.min_size) != (self.size, self.min_size):
+            return f"gang {self.name} has size {self.size} and min_size {self.min_size}"
+        if gang_same(task) != self.same:
+            return f"gang {self.name} is kept together by {self.same or 'nothing'}"
+        if self.joined >= self.size:
+            return f"gang {self.name} has all its {self.size} members"
+        return None
+
+
+def gang_same(task: Task) -> str | None:
+    """The label that all members must share, if one is required; NUMA and NVLink are about one task's own devices."""
+    if task.topology is None or not task.topology.required or task.topology.same in ("numa", "nvlink"):
+        return None
+    return task.topology.same
+
+
+class Gangs:
+    """By name and by the core's slot."""
+
+    def __init__(self, core: Core, cluster: Cluster) -> None:
+        self._core = core
+        self._cluster = cluster
+        self.by_name: dict[str, Gang] = {}
+        self.by_slot: dict[int, Gang] = {}
+
+    def join(self, task: Task, count: int) -> int:
+        """The core's slot of the task's gang, made if need be; `count` members are about to be accepted."""
+        if task.gang is None:
+            return NONE
+        gang = self.by_name.get(task.gang.id)
+        if gang is None:
+            same = gang_same(task)
+            slot = self._core.add_gang(task.gang.size, task.gang.min_size, self._column(same))
+            gang = Gang(name=task.gang.id, slot=slot, size=task.gang.size, min_size=task.gang.min_size, same=same)
+            gang.members = set()
+            self.by_name[gang.name] = self.by_slot[slot] = gang
+        gang.joined += count
+        return gang.slot
+
+    def _column(self, same: str | None) -> int:
+        if same is None:
+            return -1
+        return COLUMN_NODE if same == "node" else self._cluster.domain_column(same)
+
+    def add_members(self, slot: int, tasks: list[int]) -> None:
+        """These slots were accepted as members."""
+        if slot != NONE:
+            self.by_slot[slot].members.update(tasks)
+
+    def of(self, slot: int) -> Gang | None:
+        """Gang by the core's slot; None for NONE."""
+        return self.by_slot.get(slot)
+
+    def forget(self, gang: Gang, task: int) -> None:
+        """A member left the table; the gang goes with the last one."""
+        gang.members.discard(task)
+        if not gang.members:
+            self._core.remove_gang(gang.slot)
+            del self.by_name[gang.name], self.by_slot[gang.slot]
+
+    # -- snapshot
+
+    def save(self) -> list[Gang]:
+        return list(self.by_name.values())
+
+    def load(self, saved: list[Gang]) -> None:
+        for gang in saved:
+            self.by_name[gang.name] = self.by_slot[gang.slot] = gang

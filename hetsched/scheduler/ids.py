@@ -1,0 +1,11 @@
+"""Generated task ids: they sort by time, then by order of acceptance, and look alike (16 characters of base 32)."""
+
+from __future__ import annotations
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: nothing that is read as something else
+
+
+def new_id(now_ns: int, count: int) -> str:
+    """45 bits of milliseconds since 1970 and 35 bits of a counter that never repeats in one journal."""
+    number = ((now_ns // 1_000_000) & ((1 << 45) - 1)) << 35 | (count & ((1 << 35) - 1))
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(75, -1, -5))

@@ -1,0 +1,230 @@
+"""What nodes say: they join, fall silent, are lost; their devices sicken; attempts start and end. And what operators do to nodes.
+
+`NodeJoined` is the one code path for first connect, reconnect, daemon restart and failover: the node's list of attempts is held
+against the books, and every difference is settled.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hetsched import _core
+from hetsched._core import NONE
+from hetsched.errors import Conflict, NotFound
+from hetsched.scheduler import outcomes, words
+from hetsched.scheduler.cluster import Node, same_hardware
+from hetsched.scheduler.messages import (
+    AttemptEnded,
+    AttemptReport,
+    AttemptStarted,
+    DeviceHealth,
+    NodeJoined,
+    NodeLost,
+    NodeSilent,
+    OperateNode,
+)
+from hetsched.scheduler.reasons import Reason
+from hetsched.scheduler.view import View
+from hetsched.scheduler.world import World
+
+
+class Nodes:
+    """Handlers of everything that is said by or about nodes."""
+
+    def __init__(self, world: World, view: View) -> None:
+        self.world = world
+        self.cluster = world.books.cluster
+        self.view = view
+
+    # -- joining
+
+    def on_node_joined(self, asked: NodeJoined) -> None:
+        name = asked.node.name
+        node = self.cluster.by_name.get(name)
+        self.world.sessions[name] = asked.session
+        if node is not None and node.boot_id != asked.node.boot_id:
+            self._lose(node, Reason.NODE_LOST)
+            self.world.drain()
+        self._describe(asked, node)
+        self._mark_up(self.cluster.by_name[name], returning=node is not None)
+        self._settle_attempts(name, asked.attempts)
+        self.world.capacity_changed = True
+
+    def _describe(self, asked: NodeJoined, node: Node | None) -> None:
+        """Write down what the node is, as far as what runs there lets us."""
+        if node is None or same_hardware(node.spec, asked.node):
+            if node is None or node.spec != asked.node:
+                self.world.books.say(words.NodeKnown(asked.node))
+        elif not self._is_used(node):
+            self.world.books.say(words.NodeKnown(asked.node))
+        else:
+            self._missing_devices(node, asked)
+
+    def _is_used(self, node: Node) -> bool:
+        return bool(self.world.core.tasks_on(node.slot)) or bool(self.world.core.claims_on(node.slot))
+
+    def _missing_devices(self, node: Node, asked: NodeJoined) -> None:
+        """Other hardware while attempts live there: what is gone has failed; the rest waits until the node is empty and joins again."""
+        present = {device.id for device in asked.node.devices}
+        for device in node.spec.devices:
+            if device.id not in present:
+                self._mark_device(node, device.id, "failed", "the device is gone")
+
+    def _mark_up(self, node: Node, *, returning: bool) -> None:
+        was_up = node.up
+        if not returning or not node.up or node.silent or node.boot_id != node.spec.boot_id:
+            self._mark(node, up=True, silent=False, boot_id=node.spec.boot_id)
+        if not returning:
+            self.world.emit("node_joined", node=node.name)
+        elif not was_up:
+            self.world.emit("node_up", node=node.name)
+
+    def _settle_attempts(self, name: str, reports: tuple[AttemptReport, ...]) -> None:
+        told = set()
+        for report in reports:
+            told.add((report.task, report.attempt))
+            if report.state == "ended":
+                self._over(name, report.task, report.attempt, report.succeeded, report.reason, report.exit_code)
+            else:
+                self._alive(name, report)
+        for task in self.world.core.tasks_on(self.cluster.by_name[name].slot):
+            row = self.world.core.task(task)
+            if (row.key.decode(), row.attempt) not in told:
+                self._not_told(task, row.state)
+
+    def _alive(self, name: str, report: AttemptReport) -> None:
+        task = self._current(name, report.task, report.attempt)
+        if task == NONE:
+            self.world.release_attempt(name, report.task, report.attempt, Reason.LOST_ATTEMPT)
+        elif self.world.core.task(task).state == _core.PLACED:
+            self.world.core.started(task, report.attempt)
+        elif self.world.core.task(task).state == _core.STOPPING:
+            self.world.order_stop(task)
+
+    def _not_told(self, task: int, state: int) -> None:
+        """The books say that an attempt lives there; the node has never heard of it, or has forgotten it."""
+        if state == _core.PLACED:
+            self.world.order_start(task)
+        elif state == _core.STOPPING:
+            outcomes.stopped(self.world, task, False, "", None)
+        else:
+            outcomes.lost(self.world, task, Reason.LOST_ATTEMPT)
+
+    # -- silent and lost
+
+    def on_node_silent(self, asked: NodeSilent) -> None:
+        node = self.cluster.by_name.get(asked.node)
+        if node is not None and node.up and not node.silent:
+            self._mark(node, silent=True)
+            self.world.emit("node_silent", node=node.name)
+
+    def on_node_lost(self, asked: NodeLost) -> None:
+        node = self.cluster.by_name.get(asked.node)
+        if node is not None and node.up:
+            self._lose(node, Reason.NODE_LOST)
+            self.world.sessions.pop(node.name, None)
+
+    def _lose(self, node: Node, reason: Reason) -> None:
+        """Nothing lives there any more: say so, close the node, then give everything back."""
+        if node.up:
+            self.world.emit("node_down", node=node.name)
+            self._mark(node, up=False, silent=False)
+        for task in self.world.core.tasks_on(node.slot):
+            outcomes.lost(self.world, task, reason)
+
+    # -- attempts
+
+    def on_attempt_started(self, asked: AttemptStarted) -> None:
+        task = self._current(asked.node, asked.task, asked.attempt)
+        if task != NONE and self.world.core.task(task).state == _core.PLACED:
+            self.world.core.started(task, asked.attempt)
+
+    def on_attempt_ended(self, asked: AttemptEnded) -> None:
+        self._over(asked.node, asked.task, asked.attempt, asked.succeeded, asked.reason, asked.exit_code)
+
+    def _over(
+        self, node: str, ident: str, attempt: int, is_success: bool, text: str, exit_code: int | None
+    ) -> None:
+        task = self._current(node, ident, attempt)
+        if task != NONE:
+            if self.world.core.task(task).state == _core.STOPPING:
+                outcomes.stopped(self.world, task, is_success, text, exit_code)
+            elif is_success:
+                outcomes.succeeded(self.world, task)
+            else:
+                reason = Reason.TIME_LIMIT if text == "time_limit" else Reason.FAILED
+                outcomes.failed(self.world, task, text or "failed", exit_code, reason)
+        self.world.settled(node, ident, attempt)
+
+    def _current(self, node: str, ident: str, attempt: int) -> int:
+        """Slot of the task if this attempt is its live one on this node, else NONE: late and foreign reports count for nothing."""
+        task = self.world.core.find(ident.encode())
+        if task == NONE:
+            return NONE
+        live = self.world.books.attempts.live.get(task)
+        if live is None or live.number != attempt or live.node != node:
+            return NONE
+        return task
+
+    # -- devices
+
+    def on_device_health(self, asked: DeviceHealth) -> None:
+        node = self.cluster.by_name.get(asked.node)
+        if node is None or node.index_of(asked.device) < 0:
+            self.world.refuse(asked, NotFound(f"no device {asked.device} on {asked.node}"))
+            return
+        self._mark_device(node, asked.device, asked.health, asked.reason)
+
+    def _mark_device(self, node: Node, device: str, health: str, reason: str) -> None:
+        index = node.index_of(device)
+        if node.health[index] == health:
+            return
+        self._give_up_claims(node)
+        self.world.books.say(words.DeviceMarked(node.name, device, health, reason))
+        self.world.emit("device", node=node.name, device=device, health=health, **({"reason": reason} if reason else {}))
+        self.world.capacity_changed = True
+        if health == "failed":
+            self._evacuate(node, index)
+
+    def _evacuate(self, node: Node, index: int) -> None:
+        """Nobody stays on a failed device."""
+        for task in self.world.core.tasks_on(node.slot):
+            placement = self.world.core.placement(task)
+            if placement is None or all(device != index for device, _ in placement.devices):
+                continue
+            if self.world.core.task(task).state != _core.STOPPING:
+                self.world.core.stop(task, Reason.DEVICE_FAILED)
+
+    # -- the operator's hand
+
+    def on_operate_node(self, asked: OperateNode) -> None:
+        node = self.cluster.by_name.get(asked.node)
+        if node is None:
+            self.world.refuse(asked, NotFound(f"no node {asked.node}"))
+            return
+        if asked.verb == "uncordon":
+            self._mark(node, cordoned=False, draining=False)
+        elif asked.verb == "cordon":
+            self._mark(node, cordoned=True)
+        elif asked.verb == "drain":
+            self._mark(node, draining=True)
+        else:
+            self.world.refuse(asked, Conflict(f"there is no verb {asked.verb} for nodes"))
+            return
+        self.world.emit(f"node_{asked.verb}", node=node.name)
+        self.world.audit(asked, asked.verb, node.name)
+        self.world.capacity_changed = True
+        self.world.reply(asked, self.view.node(node.name))
+
+    def _mark(self, node: Node, **changes: bool | str) -> None:
+        now = words.NodeMarked(node.name, node.up, node.silent, node.cordoned, node.draining, node.boot_id)
+        word = msgspec.structs.replace(now, **changes)
+        if not (word.up and not (word.silent or word.cordoned or word.draining)):
+            self._give_up_claims(node)
+        self.world.books.say(word)
+        self.world.capacity_changed = True
+
+    def _give_up_claims(self, node: Node) -> None:
+        """What was claimed here is claimed anew where it is possible."""
+        for task in self.world.core.claims_on(node.slot):
+            self.world.core.unclaim(task)

@@ -1,0 +1,96 @@
+"""What becomes of a task when its attempt is over: the rules of retry, of stopping, and of what was lost.
+
+One function for each way to be over; each calls exactly one door of the core.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from hetsched import _core
+from hetsched.scheduler import words
+from hetsched.scheduler.reasons import Reason
+from hetsched.scheduler.timers import Timer
+from hetsched.scheduler.world import World
+
+MAX_BACKOFF_S = 300.0
+JITTER = (0.75, 1.25)
+
+
+def backoff_ns(failures: int, seed: int, key: bytes) -> int:
+    """Pause after the `failures`-th failure: 2^(failures-1) s, jittered by a hash so that it is the same in every replay,
+    capped (CONTRACT, section 7)."""
+    low, high = JITTER
+    fraction = zlib.crc32(b"%d:%d:%s" % (seed, failures, key)) / 0xFFFFFFFF
+    seconds = min(MAX_BACKOFF_S, 2.0 ** min(failures - 1, 20) * (low + (high - low) * fraction))
+    return round(seconds * 1e3) * 1_000_000
+
+
+def succeeded(world: World, task: int) -> None:
+    """The attempt did its work."""
+    if world.core.task(task).state == _core.PLACED:
+        world.core.started(task, world.core.task(task).attempt)
+    world.core.ended(task, _core.SUCCEEDED, Reason.NONE)
+
+
+def failed(world: World, task: int, text: str, exit_code: int | None, reason: Reason = Reason.FAILED) -> None:
+    """The attempt failed by itself: another one after a pause, or the end when none is left."""
+    row = world.core.task(task)
+    body = world.body(task)
+    world.books.say(words.AttemptNoted(task, text, exit_code))
+    final = row.failures >= body.retries or (reason is Reason.TIME_LIMIT and "time_limit" not in body.retry_on)
+    if final:
+        world.core.ended(task, _core.FAILED, reason)
+        return
+    until_ns = world.now_ns + backoff_ns(row.failures + 1, world.seed, row.key)
+    world.books.say(words.BackoffNoted(task, until_ns))
+    world.core.back_off(task, reason)
+
+
+def stopped(world: World, task: int, reported_success: bool, text: str, exit_code: int | None) -> None:
+    """An attempt that was told to stop is over; why it was told decides."""
+    reason = world.books.attempts.stopping.get(task, Reason.OPERATOR)
+    if reason is Reason.CANCELLED or reason is Reason.DEADLINE:
+        world.core.ended(task, _core.CANCELLED, reason)
+    elif reported_success:
+        world.core.ended(task, _core.SUCCEEDED, Reason.NONE)
+    elif reason is Reason.TIME_LIMIT:
+        failed(world, task, text or reason.word, exit_code, reason)
+    else:
+        world.core.requeue(task, reason, preempted=reason in (Reason.PREEMPTED, Reason.RECLAIM))
+
+
+def lost(world: World, task: int, reason: Reason) -> None:
+    """The attempt is gone with its node, or the node knows nothing of it. Uses up no retry."""
+    stopping = world.books.attempts.stopping.get(task)
+    on_lost = world.body(task).on_lost
+    if stopping is Reason.CANCELLED:
+        world.core.ended(task, _core.CANCELLED, stopping)
+    elif on_lost == "fail":
+        world.core.ended(task, _core.FAILED, reason)
+    elif on_lost == "hold":
+        world.core.requeue(task, reason, hold=_core.HELD_OPERATOR)
+    else:
+        world.core.requeue(task, reason)
+
+
+def cancel(world: World, task: int) -> bool:
+    """Cancel wherever it is. False if it has ended already."""
+    state = world.core.task(task).state
+    if state >= _core.SUCCEEDED:
+        return False
+    if state in (_core.PLACED, _core.RUNNING):
+        world.core.stop(task, Reason.CANCELLED)
+    elif state == _core.STOPPING:
+        world.books.say(words.StopRenamed(task, Reason.CANCELLED))
+    else:
+        world.core.ended(task, _core.CANCELLED, Reason.CANCELLED)
+    return True
+
+
+def watch_time_limit(world: World, task: int) -> None:
+    """The task runs: its limit starts to count."""
+    limit_s = world.body(task).time_limit
+    if limit_s is not None:
+        started_ns = world.books.attempts.live[task].started_ns
+        world.timers.set(Timer.TIME_LIMIT, task, started_ns + round(limit_s * 1e9))

@@ -1,0 +1,51 @@
+"""Why an attempt or a task ended, stopped or waits: one closed list of codes, the same in core, events, API and metrics.
+
+The core stores the number and knows only `PREEMPTED`; the word is what people and programs read. Texts that no code
+can hold ("exit 3") are kept beside it by `attempts.py`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Reason(IntEnum):
+    """Reason of a fact. Numbers are in journals: never reuse one, add at the end."""
+
+    NONE = 0
+    PREEMPTED = 1
+    NODE_LOST = 2
+    DEVICE_FAILED = 3
+    CANCELLED = 4
+    TIME_LIMIT = 5
+    FAILED = 6
+    GANG = 7
+    DEPENDENCY = 8
+    DEADLINE = 9
+    OPERATOR = 10
+    RECLAIM = 11
+    FINISHED = 12
+    LOST_ATTEMPT = 13
+    POISONED = 14
+    UNPLACED = 15
+
+    @property
+    def word(self) -> str:
+        """As in the event log and in JSON."""
+        return self.name.lower()
+
+
+class Waiting:
+    """Coded reasons for everything that waits, most telling first: a task has the first that is true of it."""
+
+    UNSATISFIABLE = "unsatisfiable"
+    HELD = "held"
+    DEPENDENCY = "dependency"
+    BACKOFF = "backoff"
+    CLAIMING = "claiming"
+    GANG_INCOMPLETE = "gang_incomplete"
+    GANG_NO_ROOM = "gang_no_room"
+    QUEUE_LIMIT = "queue_limit"
+    NODES_CLOSED = "nodes_closed"
+    NO_CAPACITY = "no_capacity"
+    WINDOW = "window"

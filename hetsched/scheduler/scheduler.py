@@ -1,0 +1,163 @@
+"""The turn: inputs in, facts and effects out. No clock, no socket, no randomness, no asyncio.
+
+`step` reads like the contents page of a decision: hear everything, fire what is due, decide the lanes, forget the old, answer.
+The flow is drawn in README.md beside this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hetsched import _core
+from hetsched._core import Core
+from hetsched.config import Config
+from hetsched.scheduler import messages, snapshot, words
+from hetsched.scheduler.books import Books
+from hetsched.scheduler.clients import Clients
+from hetsched.scheduler.due import Due
+from hetsched.scheduler.follow import Follow
+from hetsched.scheduler.messages import Input, Turn
+from hetsched.scheduler.nodes import Nodes
+from hetsched.scheduler.submit import Submissions
+from hetsched.scheduler.view import View
+from hetsched.scheduler.window import Window
+from hetsched.scheduler.world import World
+
+PRESETS = {
+    "fragment": _core.POLICY_FRAGMENT,
+    "pack": _core.POLICY_PACK,
+    "spread": _core.POLICY_SPREAD,
+    "first-fit": _core.POLICY_FIRST_FIT,
+}
+
+
+class Scheduler:
+    """`view` is the read side. One owner calls `step`, in order; nothing else changes the state."""
+
+    def __init__(self, config: Config, *, seed: int = 0, epoch: int = 1, books: Books | None = None) -> None:
+        self.config = config
+        self.books = books or Books(new_core(config), config)
+        self.core: Core = self.books.core
+        self.world = World(self.books, seed, epoch)
+        self.view = View(self.world)
+        self.window = Window(config.batch.size, round(config.batch.max_wait * 1e9))
+        self._offset = 0
+        self._follow = Follow(self.world)
+        self._due = Due(self.world)
+        self._submissions = Submissions(self.world)
+        self._handlers = self._table()
+        self._immediate = sum(1 << level for level in self.books.immediate)
+        self._batch = 0b1111 & ~self._immediate
+        self.world.drain = self._drain
+        self.core.set_policy(PRESETS[config.policy.preset])
+
+    def _table(self) -> dict[type[Input], Callable[[Any], None]]:
+        clients, nodes = Clients(self.world, self.view), Nodes(self.world, self.view)
+        return {
+            messages.Submit: self._submissions.on_submit,
+            messages.Cancel: clients.on_cancel,
+            messages.Finish: clients.on_finish,
+            messages.Operate: clients.on_operate,
+            messages.SetQueue: clients.on_set_queue,
+            messages.OperateNode: nodes.on_operate_node,
+            messages.NodeJoined: nodes.on_node_joined,
+            messages.NodeSilent: nodes.on_node_silent,
+            messages.NodeLost: nodes.on_node_lost,
+            messages.AttemptStarted: nodes.on_attempt_started,
+            messages.AttemptEnded: nodes.on_attempt_ended,
+            messages.DeviceHealth: nodes.on_device_health,
+        }
+
+    # -- the turn
+
+    def step(self, inputs: Sequence[Input], now_ns: int) -> Turn:
+        """Hear the inputs in order, do what is due at `now_ns` (never earlier than the last turn's), decide, answer."""
+        self._begin(now_ns)
+        for asked in inputs:
+            self._handlers[type(asked)](asked)
+            self._drain()
+        self._due.fire()
+        self._drain()
+        self._decide()
+        self._forget_old()
+        self._submissions.answer()
+        return self._end()
+
+    def wake_ns(self) -> int | None:
+        """When `step([])` next has something to do; None = only an input can change anything."""
+        return min(filter(None, (self.world.timers.next_ns(), self.window.due_ns())), default=None)
+
+    def _begin(self, now_ns: int) -> None:
+        world = self.world
+        world.now_ns = now_ns
+        world.events, world.orders, world.replies = [], [], []
+        self.core.begin(now_ns)
+        self._offset = 0
+        self._counters = (self.books.event_seq, self.books.id_seq)
+
+    def _drain(self) -> None:
+        """Let every fact written so far have its consequences, and theirs, until there are no more."""
+        while True:
+            facts, self._offset = self.core.peek_facts(self._offset)
+            if not facts:
+                return
+            for fact in facts:
+                self.books.record(fact)
+                self._follow.fact(fact)
+
+    def _decide(self) -> None:
+        """Immediate lane in this very turn, batch lane when its window is full or over."""
+        world = self.world
+        changed = world.capacity_changed or world.arrived > 0
+        if changed and self.core.waiting(self._immediate):
+            self.core.decide(self._immediate)
+            self._drain()
+        waiting = self.core.waiting(self._batch)
+        self.window.gather(world.arrived, world.capacity_changed, waiting, world.now_ns)
+        world.arrived, world.capacity_changed = 0, False
+        if self.window.is_due(world.now_ns):
+            self.window.close()
+            self.core.decide(self._batch)
+            self._drain()
+
+    def _forget_old(self) -> None:
+        """Ended tasks are kept up to `limits.retention_tasks`, then leave the table, oldest end first."""
+        while len(self.books.ended) > self.config.limits.retention_tasks:
+            self.books.forget(self.books.ended[0])
+
+    def _end(self) -> Turn:
+        world = self.world
+        if self._counters != (self.books.event_seq, self.books.id_seq):
+            self.books.say(words.Counted(self.books.event_seq, self.books.id_seq))
+        return Turn(self.core.take_facts(), world.replies, world.orders, world.events)
+
+    # -- what a restart calls
+
+    def apply(self, facts: bytes) -> None:
+        """Replay one journal frame; decides nothing. ValueError if it contradicts the state."""
+        snapshot.replay(self.books, facts)
+
+    def resume(self) -> None:
+        """After the last frame: set the timers and links that hang on the state."""
+        snapshot.rebuild(self.world)
+        self.window.open(0)
+
+    def snapshot(self) -> bytes:
+        """The whole state, to be given to `restore`."""
+        return snapshot.save(self.books)
+
+    @classmethod
+    def restore(cls, config: Config, state: bytes | None, *, seed: int = 0, epoch: int = 1) -> Scheduler:
+        """From a snapshot (None: from nothing). Then `apply` every later frame, then `resume`."""
+        books = None if state is None else snapshot.load(config, state)
+        return cls(config, seed=seed, epoch=epoch, books=books)
+
+    def digest(self) -> int:
+        """Equal for equal states, however they were reached."""
+        return snapshot.digest(self.books)
+
+
+def new_core(config: Config) -> Core:
+    """An empty core under this configuration."""
+    return Core(policy=PRESETS[config.policy.preset], blast_radius=config.preemption.blast_radius)

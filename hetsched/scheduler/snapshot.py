@@ -1,0 +1,167 @@
+"""The whole state as bytes, back from bytes, and journal frames applied to it: what a restart does instead of deciding.
+
+A snapshot is the core's dump and the books' words, versioned. Timers, dependency links and the batch window are consequences of the
+state; `rebuild` sets them once after the last frame.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hetsched import _core
+from hetsched._core import Core, split_facts
+from hetsched.config import Config
+from hetsched.model import QueueSpec
+from hetsched.scheduler import outcomes, words
+from hetsched.scheduler.attempts import Attempt, Claimed
+from hetsched.scheduler.books import Books
+from hetsched.scheduler.cluster import Node
+from hetsched.scheduler.gangs import Gang
+from hetsched.scheduler.lifecycle import LIVE_MASK, WAITING_MASK, states_mask
+from hetsched.scheduler.submit import settle
+from hetsched.scheduler.templates import ShapeKey, Template
+from hetsched.scheduler.timers import Timer
+
+if TYPE_CHECKING:
+    from hetsched.scheduler.world import World
+
+VERSION = 1
+EVERYTHING = 1 << 31
+
+
+class Saved(msgspec.Struct, frozen=True, array_like=True):
+    """Everything but the core. Fields are added at the end, with defaults."""
+
+    version: int
+    now_ns: int
+    kinds: list[str]
+    models: list[str]
+    cluster: tuple[list[Node], list[str], list[str]]
+    queues: list[tuple[str, int, QueueSpec]]
+    templates: tuple[list[Template], list[int], list[ShapeKey]]
+    gangs: list[Gang]
+    attempts: tuple[dict[int, Attempt], dict[int, list[Attempt]], dict[int, int], dict[int, Claimed]]
+    backoff_until_ns: dict[int, int]
+    keys: list[words.KeyRemembered]
+    audit: list[words.Audited]
+    ended: list[int]
+    event_seq: int
+    id_seq: int
+
+
+class Whole(msgspec.Struct, frozen=True, array_like=True):
+    """Both halves."""
+
+    core: bytes
+    books: Saved
+
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_decode = msgspec.msgpack.Decoder(Whole).decode
+
+
+def _saved(books: Books) -> Saved:
+    return Saved(
+        version=VERSION,
+        now_ns=books.now_ns,
+        kinds=books.kinds.words,
+        models=books.models.words,
+        cluster=books.cluster.save(),
+        queues=books.queues.save(),
+        templates=books.templates.save(),
+        gangs=books.gangs.save(),
+        attempts=books.attempts.save(),
+        backoff_until_ns=books.backoff_until_ns,
+        keys=list(books.keys.values()),
+        audit=list(books.audit),
+        ended=list(books.ended),
+        event_seq=books.event_seq,
+        id_seq=books.id_seq,
+    )
+
+
+def save(books: Books) -> bytes:
+    """State → bytes."""
+    return _encode(Whole(books.core.dump(), _saved(books)))
+
+
+def load(config: Config, state: bytes) -> Books:
+    """Bytes → state. ValueError (msgspec.DecodeError is one) if they are not a snapshot of this version."""
+    whole = _decode(state)
+    saved = whole.books
+    if saved.version != VERSION:
+        raise ValueError(f"the snapshot has version {saved.version}, this program reads version {VERSION}")
+    books = Books(Core.load(whole.core), config)
+    books.now_ns = saved.now_ns
+    books.kinds.load(saved.kinds)
+    books.models.load(saved.models)
+    books.cluster.load(saved.cluster)
+    books.queues.load(saved.queues)
+    books.templates.load(saved.templates)
+    books.gangs.load(saved.gangs)
+    books.attempts.load(saved.attempts)
+    books.backoff_until_ns.update(saved.backoff_until_ns)
+    books.keys.update((word.key, word) for word in saved.keys)
+    books.audit.extend(saved.audit)
+    books.ended.extend(saved.ended)
+    books.event_seq, books.id_seq = saved.event_seq, saved.id_seq
+    return books
+
+
+def digest(books: Books) -> int:
+    """32 bits over the core and the books."""
+    return zlib.crc32(_encode(_saved(books)), books.core.digest() & 0xFFFFFFFF)
+
+
+def replay(books: Books, facts: bytes) -> None:
+    """Apply one journal frame, record by record, in the order in which it was written."""
+    core = books.core
+    core.replaying = True
+    try:
+        for begin, end, fact in split_facts(facts):
+            _replay_one(books, fact, facts[begin:end])
+    finally:
+        core.replaying = False
+    core.take_facts()
+
+
+def _replay_one(books: Books, fact: tuple[Any, ...], record: bytes) -> None:
+    if fact[0] == _core.F_WORDS:
+        books.apply(words.decode(fact[2]))
+        return
+    if fact[0] == _core.F_FORGOTTEN:
+        books.about_to_forget(fact[1])
+    books.core.apply(record, _no_words)
+    books.record(fact)
+
+
+def _no_words(kind: int, payload: bytes) -> None:
+    raise AssertionError("a packed record is no word")
+
+
+def rebuild(world: World) -> None:
+    """Timers and dependency links, from the state alone."""
+    books, core = world.books, world.core
+    for task in core.page(0, EVERYTHING, WAITING_MASK):
+        row, body = core.task(task), world.body(task)
+        if task in books.backoff_until_ns:
+            world.timers.set(Timer.BACKOFF, task, books.backoff_until_ns[task])
+        if body.on_deadline == "expire" and row.deadline_ns != _core.NEVER_NS:
+            world.timers.set(Timer.DEADLINE, task, row.deadline_ns)
+        if row.flags & _core.CLAIMING:
+            world.timers.set(Timer.CLAIM, task, books.now_ns + round(120e9))
+        if row.flags & _core.HELD_DEPENDENCY:
+            settle(world, task, body)
+    for task in core.page(0, EVERYTHING, states_mask((_core.RUNNING,))):
+        outcomes.watch_time_limit(world, task)
+    _watch_gangs(world)
+
+
+def _watch_gangs(world: World) -> None:
+    for task in world.core.page(0, EVERYTHING, LIVE_MASK):
+        gang = world.books.gangs.of(world.core.task(task).gang)
+        if gang is not None:
+            world.timers.set(Timer.REPAIR, gang.name, world.now_ns + round(world.config.gang.repair * 1e9))

@@ -1,0 +1,195 @@
+"""What tasks have in common, kept once: templates (a whole body but for id, deadline and priority) and shapes (what placing depends on).
+
+A pending task is a record in the core that names its template; equal bodies share one. Templates live as long as a task uses them,
+shapes for ever (there are tens to hundreds of them, and `limits.shapes` bounds them).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hetsched._core import Core
+from hetsched.errors import Problem
+from hetsched.model import DeviceAsk, NodeSpec, Resources, Task, Toleration
+from hetsched.scheduler.cluster import Cluster
+from hetsched.scheduler.intern import Interned
+
+SAME_CODES = {"numa": 1, "nvlink": 2}
+LEVEL_RULED_OUT = 0
+LEVEL_DISLIKED = 2  # an untolerated PreferNoSchedule taint
+LEVEL_PLAIN = 3
+LEVEL_HAS_DATA = 4
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+decode_body = msgspec.msgpack.Decoder(Task).decode
+
+
+class Template(msgspec.Struct, kw_only=True):
+    """`task`: the body without id, deadline, priority. `users`: tasks in the table that name it."""
+
+    slot: int
+    body: bytes
+    task: Task
+    shape: int
+    users: int = 0
+
+
+class ShapeKey(msgspec.Struct, frozen=True, array_like=True):
+    """All that placing depends on."""
+
+    resources: Resources
+    node_selector: dict[str, tuple[str, ...]]
+    tolerations: tuple[Toleration, ...]
+    data: tuple[str, ...]
+    same: int
+
+
+def template_body(task: Task) -> bytes:
+    """The bytes by which two tasks are recognised as the same but for id, deadline and priority."""
+    return _encode(msgspec.structs.replace(task, id=None, deadline_ns=None, priority=0))
+
+
+def tolerates(tolerations: tuple[Toleration, ...], key: str, value: str, effect: str) -> bool:
+    """Kubernetes rules: an empty effect matches every effect, an empty key with Exists every taint."""
+    for toleration in tolerations:
+        if toleration.effect and toleration.effect != effect:
+            continue
+        if toleration.operator == "Exists":
+            if not toleration.key or toleration.key == key:
+                return True
+        elif toleration.key == key and toleration.value == value:
+            return True
+    return False
+
+
+def level_of(shape: ShapeKey, node: NodeSpec) -> int:
+    """What words say of the pair: ruled out by selector or taint, disliked, plain, or liked because it holds the data."""
+    for label, allowed in shape.node_selector.items():
+        if node.labels.get(label) not in allowed:
+            return LEVEL_RULED_OUT
+    disliked = False
+    for taint in node.taints:
+        if not tolerates(shape.tolerations, taint.key, taint.value, taint.effect):
+            if taint.effect != "PreferNoSchedule":
+                return LEVEL_RULED_OUT
+            disliked = True
+    if disliked:
+        return LEVEL_DISLIKED
+    if shape.data and all(volume in node.volumes for volume in shape.data):
+        return LEVEL_HAS_DATA
+    return LEVEL_PLAIN
+
+
+class Templates:
+    """Interns templates and shapes, and tells the core of both."""
+
+    def __init__(self, core: Core, kinds: Interned, models: Interned, cluster: Cluster, max_shapes: int) -> None:
+        self._core = core
+        self._kinds = kinds
+        self._models = models
+        self._cluster = cluster
+        self._max_shapes = max_shapes
+        self.by_slot: dict[int, Template] = {}
+        self._by_body: dict[bytes, Template] = {}
+        self._free: list[int] = []
+        self.shapes: list[ShapeKey] = []
+        self._shape_slot: dict[bytes, int] = {}
+
+    # -- templates
+
+    def find(self, body: bytes) -> Template | None:
+        """The template with this body, if a task uses it."""
+        return self._by_body.get(body)
+
+    def task(self, slot: int) -> Task:
+        """The body of a template."""
+        return self.by_slot[slot].task
+
+    def next_slot(self, made: int) -> int:
+        """Slot that the `made`-th new template from now will get."""
+        if made < len(self._free):
+            return self._free[-1 - made]
+        return len(self.by_slot) + made
+
+    def use(self, slot: int, body: bytes | None, count: int) -> Template:
+        """`count` more tasks name the template; `body` makes it when it is not there."""
+        template = self.by_slot.get(slot)
+        if template is None:
+            template = self._make(slot, body)
+        template.users += count
+        return template
+
+    def _make(self, slot: int, body: bytes | None) -> Template:
+        expected = self.next_slot(0)
+        assert body is not None and slot == expected, f"template {slot} is made where {expected} was due"
+        if self._free:
+            self._free.pop()
+        task = decode_body(body)
+        template = Template(slot=slot, body=body, task=task, shape=self.intern_shape(task))
+        self.by_slot[slot] = self._by_body[body] = template
+        return template
+
+    def drop(self, slot: int) -> None:
+        """One task fewer names it."""
+        template = self.by_slot[slot]
+        template.users -= 1
+        if template.users == 0:
+            del self.by_slot[slot], self._by_body[template.body]
+            self._free.append(slot)
+
+    # -- shapes
+
+    def check_room(self, task: Task) -> None:
+        """Raises Problem if the task's words would overflow a table; changes nothing."""
+        self._kinds.check_room([ask.kind for ask in task.resources.devices])
+        self._models.check_room([model for ask in task.resources.devices for model in ask.models])
+        if len(self.shapes) >= self._max_shapes and _encode(shape_key(task)) not in self._shape_slot:
+            raise Problem(f"at most {self._max_shapes} different shapes of task can be known (limits.shapes)")
+
+    def shape_of(self, task: Task) -> int | None:
+        """Slot of the task's shape, if it is known."""
+        return self._shape_slot.get(_encode(shape_key(task)))
+
+    def intern_shape(self, task: Task) -> int:
+        """Slot of the task's shape, made if need be: from word facts only, so that a replay makes the same."""
+        key = shape_key(task)
+        packed = _encode(key)
+        slot = self._shape_slot.get(packed)
+        if slot is None:
+            slot = self._core.add_shape(
+                key.resources.cpu_milli, key.resources.memory_bytes, [self._ask(a) for a in key.resources.devices], key.same
+            )
+            assert slot == len(self.shapes)
+            self.shapes.append(key)
+            self._shape_slot[packed] = slot
+            for node in self._cluster.by_name.values():
+                self._core.set_shape_node(slot, node.slot, level_of(key, node.spec))
+        return slot
+
+    def _ask(self, ask: DeviceAsk) -> tuple[int, int, int, int, int, list[int]]:
+        models = [self._models.slot(model) for model in ask.models]
+        return self._kinds.slot(ask.kind), ask.whole, ask.parts, ask.part_milli, ask.memory_bytes, models
+
+    def level_node(self, node_slot: int, spec: NodeSpec) -> None:
+        """A node came or changed its words: judge every shape against it."""
+        for slot, key in enumerate(self.shapes):
+            self._core.set_shape_node(slot, node_slot, level_of(key, spec))
+
+    # -- snapshot
+
+    def save(self) -> tuple[list[Template], list[int], list[ShapeKey]]:
+        return list(self.by_slot.values()), self._free, self.shapes
+
+    def load(self, saved: tuple[list[Template], list[int], list[ShapeKey]]) -> None:
+        templates, self._free, self.shapes = saved
+        self._shape_slot = {_encode(key): slot for slot, key in enumerate(self.shapes)}
+        for template in templates:
+            self.by_slot[template.slot] = self._by_body[template.body] = template
+
+
+def shape_key(task: Task) -> ShapeKey:
+    """The part of a task that placing it depends on. A gang's `same` is about its members, not about one task's devices."""
+    same = 0
+    if task.topology is not None and task.topology.required:
+        same = SAME_CODES.get(task.topology.same, 0)
+    return ShapeKey(task.resources, task.node_selector, task.tolerations, task.data, same)

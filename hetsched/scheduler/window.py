@@ -1,0 +1,43 @@
+"""The batch lane's window: gathered until `size` tasks have come or `max_wait` is over, then flushed in one decision."""
+
+from __future__ import annotations
+
+
+class Window:
+    """`opened_ns`: when the first change since the last flush came; None = closed, nothing to decide."""
+
+    def __init__(self, size: int, max_wait_ns: int) -> None:
+        self.size = size
+        self.max_wait_ns = max_wait_ns
+        self.opened_ns: int | None = None
+        self.gathered = 0
+        self.flushes = 0
+
+    def gather(self, arrived: int, capacity_changed: bool, waiting: int, now_ns: int) -> None:
+        """Note what this turn brought. With nobody waiting there is nothing to open for."""
+        if not waiting:
+            self.close()
+        elif arrived or capacity_changed:
+            self.open(now_ns)
+            self.gathered += arrived
+
+    def open(self, now_ns: int) -> None:
+        """Open it unless it is open."""
+        if self.opened_ns is None:
+            self.opened_ns = now_ns
+
+    def close(self) -> None:
+        """Flushed, or nothing left to flush."""
+        if self.opened_ns is not None:
+            self.flushes += 1
+        self.opened_ns = None
+        self.gathered = 0
+
+    def due_ns(self) -> int | None:
+        """When it has to be flushed at the latest."""
+        return None if self.opened_ns is None else self.opened_ns + self.max_wait_ns
+
+    def is_due(self, now_ns: int) -> bool:
+        """Full or over."""
+        due_ns = self.due_ns()
+        return due_ns is not None and (self.gathered >= self.size or now_ns >= due_ns)

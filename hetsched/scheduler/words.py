@@ -1,0 +1,152 @@
+"""Word facts: what a journal frame says in words, beside the core's packed records.
+
+Each is a tagged msgpack array; `apply` in `books.py` is the only code that turns one into state, live and at replay alike.
+Tags are in journals: never reuse one, add at the end, give new fields defaults.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hetsched.model import NodeSpec, QueueSpec
+
+KIND = 1  # the core's `kind` argument; one kind of payload so far
+
+
+class Word(msgspec.Struct, frozen=True, array_like=True):
+    """Base of all word facts."""
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True):
+    """Tasks of one submission that follow one another and differ in id, deadline and priority only.
+
+    `body`: the template as msgpack, None when its slot is in use already. `array`: (prefix, first, count) instead of `ids`.
+    `flags`: the core's. Times in ns since 1970.
+    """
+
+    template: int
+    flags: int
+    body: bytes | None = None
+    ids: tuple[str, ...] = ()
+    array: tuple[str, int, int] | None = None
+    deadlines_ns: tuple[int, ...] | None = None
+    priorities: tuple[int, ...] | None = None
+
+    def keys(self) -> list[str]:
+        """The ids in order."""
+        if self.array is None:
+            return list(self.ids)
+        prefix, first, count = self.array
+        return [f"{prefix}{i}" for i in range(first, first + count)]
+
+
+class Submitted(Word, frozen=True, array_like=True, tag=1):
+    """Accepted tasks, in order."""
+
+    at_ns: int
+    runs: tuple[Run, ...]
+
+
+class NodeKnown(Word, frozen=True, array_like=True, tag=2):
+    """A node joined for the first time, or again with other hardware (nothing of it is allocated then)."""
+
+    spec: NodeSpec
+
+
+class NodeMarked(Word, frozen=True, array_like=True, tag=3):
+    """Where the node stands. up: joined and not lost. silent: its link is gone. cordoned, draining: an operator's hand."""
+
+    node: str
+    up: bool
+    silent: bool
+    cordoned: bool
+    draining: bool
+    boot_id: str = ""
+
+
+class DeviceMarked(Word, frozen=True, array_like=True, tag=4):
+    """health: healthy | suspect | failed."""
+
+    node: str
+    device: str
+    health: str
+    reason: str = ""
+
+
+class QueueKnown(Word, frozen=True, array_like=True, tag=5):
+    """A queue was made or changed."""
+
+    spec: QueueSpec
+
+
+class AttemptNoted(Word, frozen=True, array_like=True, tag=6):
+    """What the agent said of an attempt's end; the packed fact that follows says what became of it."""
+
+    task: int
+    text: str
+    exit_code: int | None = None
+
+
+class BackoffNoted(Word, frozen=True, array_like=True, tag=7):
+    """Until when the task that is backing off waits."""
+
+    task: int
+    until_ns: int
+
+
+class StopRenamed(Word, frozen=True, array_like=True, tag=8):
+    """A task that was being stopped for one reason is now stopped for another (a victim is cancelled)."""
+
+    task: int
+    reason: int
+
+
+class KeyRemembered(Word, frozen=True, array_like=True, tag=9):
+    """An Idempotency-Key, the digest of its body and the ids that it stands for."""
+
+    key: str
+    digest: bytes
+    single: bool
+    ids: tuple[str | None, ...]
+    array: tuple[str, int] | None = None
+
+
+class Audited(Word, frozen=True, array_like=True, tag=10):
+    """Who changed what: kept in the journal."""
+
+    at_ns: int
+    actor: str
+    action: str
+    subject: str
+
+
+class Counted(Word, frozen=True, array_like=True, tag=11):
+    """Counters at the end of a turn: the next event's number and the next generated id."""
+
+    event_seq: int
+    id_seq: int
+
+
+class ShapeKnown(Word, frozen=True, array_like=True, tag=12):
+    """A shape was judged before any task of it was accepted (`reject_unsatisfiable`): it has its slot from here on."""
+
+    body: bytes
+
+
+AnyWord = (
+    Submitted
+    | NodeKnown
+    | NodeMarked
+    | DeviceMarked
+    | QueueKnown
+    | AttemptNoted
+    | BackoffNoted
+    | StopRenamed
+    | KeyRemembered
+    | Audited
+    | Counted
+    | ShapeKnown
+)
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(AnyWord).decode

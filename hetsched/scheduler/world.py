@@ -1,0 +1,137 @@
+"""What the handlers of one turn share: the books, the timers, and the three lists of outputs.
+
+Handlers return nothing and send nothing: they call doors, set timers and append outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hetsched import wire
+from hetsched._core import Core
+from hetsched.errors import HetschedError
+from hetsched.model import Task
+from hetsched.scheduler import words
+from hetsched.scheduler.books import Books
+from hetsched.scheduler.dependencies import Dependencies
+from hetsched.scheduler.messages import Event, Input, Order, Reply
+from hetsched.scheduler.reasons import Reason
+from hetsched.scheduler.timers import Timers
+
+
+class World:
+    """One per scheduler; `events`, `orders` and `replies` are emptied every turn. `sessions`: node → session of its link."""
+
+    def __init__(self, books: Books, seed: int, epoch: int) -> None:
+        self.books = books
+        self.core: Core = books.core
+        self.config = books.config
+        self.seed = seed
+        self.epoch = epoch
+        self.now_ns = 0
+        self.timers = Timers()
+        self.dependencies = Dependencies()
+        self.sessions: dict[str, int] = {}
+        self.events: list[Event] = []
+        self.orders: list[Order] = []
+        self.replies: list[Reply] = []
+        self.capacity_changed = False
+        self.arrived = 0
+        self.drain: Callable[[], None] = lambda: None  # lets the facts written so far have their consequences
+
+    # -- outputs
+
+    def emit(self, event: str, task: int | None = None, attempt: int | None = None, **data: Any) -> None:
+        """Append an event about a task (by slot) or about the cluster."""
+        name = None if task is None else self.books.id_of(task)
+        self.emit_named(event, name, attempt, **data)
+
+    def emit_named(self, event: str, task_id: str | None, attempt: int | None = None, **data: Any) -> None:
+        """The same for a task that is not in the table (a refused one)."""
+        seq = self.books.event_seq
+        self.books.event_seq = seq + 1
+        self.events.append(Event(seq=seq, t_ns=self.now_ns, event=event, task=task_id, attempt=attempt, data=data))
+
+    def reply(self, asked: Input, value: Any) -> None:
+        """Answer the ticket, if somebody waits."""
+        if asked.ticket:
+            self.replies.append(Reply(asked.ticket, value))
+
+    def refuse(self, asked: Input, problem: HetschedError) -> None:
+        """Answer with a problem."""
+        self.reply(asked, problem)
+
+    def order(self, node: str, message: wire.FromDaemon) -> None:
+        """Send a message to the node's agent once the turn is durable."""
+        self.orders.append(Order(node, message))
+
+    def audit(self, asked: Input, action: str, subject: str) -> None:
+        """Write down who changed what."""
+        if asked.actor:
+            self.books.say(words.Audited(self.now_ns, asked.actor, action, subject))
+
+    # -- orders to agents about attempts
+
+    def order_start(self, task: int) -> None:
+        """Begin the live attempt of the task."""
+        attempt = self.books.attempts.live[task]
+        body = self.body(task)
+        self.order(
+            attempt.node,
+            wire.Start(
+                session=self.session(attempt.node),
+                epoch=self.epoch,
+                task=self.books.id_of(task),
+                attempt=attempt.number,
+                devices=attempt.devices,
+                cpu_milli=body.resources.cpu_milli,
+                memory_bytes=body.resources.memory_bytes,
+                command=body.command,
+                env=body.env,
+                workdir=body.workdir,
+                user=body.user,
+                duration_s=body.duration,
+                time_limit_s=body.time_limit,
+                grace_s=body.grace,
+                name=body.name or "",
+            ),
+        )
+
+    def order_stop(self, task: int) -> None:
+        """End the live attempt of the task, for the reason in the books."""
+        attempt = self.books.attempts.live[task]
+        reason = self.books.attempts.stopping[task]
+        self.stop_attempt(attempt.node, self.books.id_of(task), attempt.number, self.body(task).grace, reason)
+
+    def release_attempt(self, node: str, task_id: str, attempt: int, reason: Reason) -> None:
+        """End an attempt that counts for nothing (any more)."""
+        self.stop_attempt(node, task_id, attempt, 0.0, reason)
+
+    def stop_attempt(self, node: str, task_id: str, attempt: int, grace_s: float, reason: Reason) -> None:
+        """Tell the agent to end an attempt."""
+        self.order(
+            node,
+            wire.Stop(
+                session=self.session(node),
+                epoch=self.epoch,
+                task=task_id,
+                attempt=attempt,
+                grace_s=grace_s,
+                reason=reason.word,
+            ),
+        )
+
+    def settled(self, node: str, task_id: str, attempt: int) -> None:
+        """Tell the agent that the attempt's end is durable (it is, when orders leave)."""
+        self.order(node, wire.Settled(session=self.session(node), task=task_id, attempt=attempt))
+
+    # -- small questions
+
+    def body(self, task: int) -> Task:
+        """The task's body (without id, deadline and priority)."""
+        return self.books.templates.task(self.core.task(task).template)
+
+    def session(self, node: str) -> int:
+        """Session of the node's link, 0 when it never joined this daemon."""
+        return self.sessions.get(node, 0)
