@@ -1,0 +1,87 @@
+"""The journal: what a turn decided is kept here before anybody is told.
+
+    store = await open_store(config.store.url, data_dir, config)
+    opened = await store.open()            # fences every older daemon; snapshot and frames to replay
+    await store.append(facts)              # resolves when durable; call again before it does, up to four are on their way
+    await store.save_snapshot(state)       # and trims the journal
+
+Inside, from the face to the bytes: `base` (the promises) · `journal` (all of it together) · `appender` (the lane) · `frame`,
+`snapshot`, `identity` (formats) · `backend` (the inner seam) · `redis`, `scripts`, `embedded`, `server`, `launcher`, `memory`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from hetsched.config import Config
+from hetsched.errors import ConfigError
+from hetsched.store.backend import Backend
+from hetsched.store.base import (
+    DirectoryBusy,
+    Durability,
+    IdentityMismatch,
+    JournalCorrupt,
+    Opened,
+    Position,
+    Store,
+    StoreStats,
+)
+from hetsched.store.embedded import EmbeddedBackend
+from hetsched.store.identity import DirectoryLock, Identity
+from hetsched.store.journal import Journal
+from hetsched.store.memory import MemoryBackend
+from hetsched.store.redis import RedisBackend, connection_pool
+
+__all__ = [
+    "DirectoryBusy",
+    "Durability",
+    "IdentityMismatch",
+    "JournalCorrupt",
+    "Opened",
+    "Position",
+    "Store",
+    "StoreStats",
+    "open_store",
+]
+
+SERVED = ("redis", "rediss", "unix")
+NOT_YET = ("redis+sentinel", "redis+cluster")
+
+
+async def open_store(url: str, data_dir: Path, config: Config) -> Store:
+    """The store at `url`, not yet reached: `open` does that. Holds a lock in `data_dir` until `close` (not for memory:).
+
+    Raises ConfigError: an unknown URL, no server program, a directory in use or of another store."""
+    scheme = urlsplit(url).scheme
+    if scheme == "memory":
+        return Journal(MemoryBackend(), config.store)
+    if scheme in NOT_YET:
+        raise ConfigError(f"store.url: {scheme}:// is not supported yet; name one server, redis://HOST:PORT")
+    if scheme != "embedded" and scheme not in SERVED:
+        raise ConfigError(f"store.url: {url!r} is none of embedded:, redis://, rediss://, unix://, memory:")
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = DirectoryLock(data_dir)
+    try:
+        identity = Identity(data_dir / "identity.json", _without_secrets(url))
+        return Journal(_backend(scheme, url, data_dir, config), config.store, identity, lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _backend(scheme: str, url: str, data_dir: Path, config: Config) -> Backend:
+    if scheme != "embedded":
+        return RedisBackend(connection_pool(url))
+    if config.store.durability == "replicated":
+        raise ConfigError(
+            "store.durability is replicated, but the embedded server has no replica; name a server in store.url"
+        )
+    return EmbeddedBackend(data_dir, config.store)
+
+
+def _without_secrets(url: str) -> str:
+    """For messages and the identity file: no user, no password, no query."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}:{'//' if place or parts.path else ''}{place}{parts.path}"

@@ -1,0 +1,230 @@
+"""The append lane: frames leave in order, at most four unanswered at a time, and each until its fate is known.
+
+A cut or a timeout leaves the fate of every unanswered frame unknown. The lane then connects again and resends the same bytes
+under the same (epoch, seq); the store's fence recognises those that had arrived. Callers only see latency. Promise: futures
+resolve in order of the calls, and only for frames that the store has confirmed.
+
+Why a window of four: the server syncs once per turn of its own loop, so frames sent together share one sync; beyond four,
+256 KB frames gained nothing. Why the first answer that is not a yes ends the connection: the frames behind it are then
+refused as out of order, which says nothing about the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from hetsched.errors import Deposed, StoreLost
+from hetsched.store.backend import Answer, Link, Verdict
+from hetsched.store.base import Position, Unreachable
+from hetsched.store.frame import Frame, encode
+
+log = logging.getLogger("hetsched.store")
+
+WINDOW = 4
+ANSWER_TIMEOUT_S = 10.0
+BACKOFF_FIRST_S = 0.005
+BACKOFF_LAST_S = 1.0
+STUCK_NS = 2_000_000_000
+
+
+class _Pending:
+    """A frame whose fate is not known yet."""
+
+    __slots__ = ("frame", "future", "since_ns")
+
+    def __init__(self, frame: Frame, future: asyncio.Future[None]) -> None:
+        self.frame = frame
+        self.future = future
+        self.since_ns = time.monotonic_ns()
+
+
+class _TryAgain(Exception):
+    """The store refused for now (full). The text is its reason."""
+
+
+class Appender:
+    """One epoch's lane. `on_lost` is told once, with the error that all further calls get."""
+
+    def __init__(
+        self, dial: Callable[[], Awaitable[Link]], epoch: int, last: Position, on_lost: Callable[[StoreLost], None]
+    ) -> None:
+        self._dial = dial
+        self.epoch = epoch
+        self._on_lost = on_lost
+        self.assigned = last
+        self.confirmed = last
+        self.connected = False
+        self.refusal = ""
+        self.error: StoreLost | None = None
+        self.appends_total = 0
+        self.bytes_total = 0
+        self.resent_total = 0
+        self.links_total = 0
+        self.last_append_ns = 0
+        self._queue: deque[_Pending] = deque()  # oldest first; the first `_sent` are on the present link
+        self._sent = 0
+        self._most_sent = 0  # highest seq ever sent: below it, a send is a resend
+        self._moved = asyncio.Event()
+        self._backoff_s = BACKOFF_FIRST_S
+        self._task = asyncio.create_task(self._run(), name="store-appender")
+
+    @property
+    def in_flight(self) -> int:
+        """Frames without an answer, sent or not."""
+        return len(self._queue)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the oldest frame has waited for more than `STUCK_NS`: the caller should stop taking work in."""
+        return bool(self._queue) and time.monotonic_ns() - self._queue[0].since_ns > STUCK_NS
+
+    def append(self, payload: bytes) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(_mark_seen)
+        if self.error is not None:
+            future.set_exception(self.error)
+            return future
+        frame = encode(self.epoch, self.assigned, payload)
+        self.assigned = frame.position
+        self._queue.append(_Pending(frame, future))
+        self._moved.set()
+        return future
+
+    async def drained(self) -> None:
+        """Wait until every frame appended so far is confirmed, or the lane has failed."""
+        while self._queue and self.error is None:
+            await self._wait_moved()
+
+    async def close(self, timeout_s: float) -> None:
+        """Give what is in flight `timeout_s` to become known; what is not, fails as unknown."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.drained(), timeout_s)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._fail(StoreLost("the store was closed; what was still in flight may or may not be kept"))
+
+    async def _run(self) -> None:
+        while self.error is None:
+            await self._work()
+            try:
+                await self._over_one_link()
+            except (Unreachable, _TryAgain) as error:
+                log.warning("journal: %s; %d frames wait, again in %.3f s", error, len(self._queue), self._backoff_s)
+                await asyncio.sleep(self._backoff_s)
+                self._backoff_s = min(2 * self._backoff_s, BACKOFF_LAST_S)
+            except StoreLost as error:
+                self._lost(error)
+            except Exception as error:
+                log.exception("journal: the append lane broke")
+                self._lost(StoreLost(f"the append lane broke: {error!r}"))
+
+    async def _work(self) -> None:
+        while not self._queue:
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def _over_one_link(self) -> None:
+        """Send and receive until the link ends, which is always by an exception."""
+        link = await self._dial()
+        self.links_total += 1
+        self.connected = True
+        self._sent = 0
+        halves = [asyncio.create_task(self._send_all(link)), asyncio.create_task(self._receive_all(link))]
+        try:
+            done, _ = await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
+            for half in done:
+                half.result()
+        finally:
+            self.connected = False
+            for half in halves:
+                half.cancel()
+            await asyncio.gather(*halves, return_exceptions=True)
+            await link.close()
+
+    async def _send_all(self, link: Link) -> None:
+        while True:
+            while self._sent < min(WINDOW, len(self._queue)):
+                frame = self._queue[self._sent].frame
+                self._count_sending(frame)
+                await link.send(frame)
+            await self._wait_moved()
+
+    async def _receive_all(self, link: Link) -> None:
+        while True:
+            while self._sent:
+                try:
+                    async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                        verdict = await link.receive()
+                except TimeoutError:
+                    raise Unreachable(f"no answer for {ANSWER_TIMEOUT_S:g} s") from None
+                self._settle(verdict)
+            await self._wait_moved()
+
+    async def _wait_moved(self) -> None:
+        self._moved.clear()
+        await self._moved.wait()
+
+    def _count_sending(self, frame: Frame) -> None:
+        self._sent += 1
+        self._moved.set()
+        if frame.position.seq <= self._most_sent:
+            self.resent_total += 1
+        self._most_sent = max(self._most_sent, frame.position.seq)
+
+    def _settle(self, verdict: Verdict) -> None:
+        """The answer to the oldest frame."""
+        pending = self._queue[0]
+        if verdict.answer not in (Answer.STORED, Answer.DUPLICATE):
+            raise self._refused(pending.frame.position.id, verdict)
+        self._queue.popleft()
+        self._sent -= 1
+        self._moved.set()
+        self._backoff_s = BACKOFF_FIRST_S
+        self.refusal = ""
+        self.confirmed = pending.frame.position
+        self.appends_total += 1
+        self.bytes_total += len(pending.frame.data)
+        self.last_append_ns = time.monotonic_ns() - pending.since_ns
+        if not pending.future.done():
+            pending.future.set_result(None)
+
+    def _refused(self, frame_id: str, verdict: Verdict) -> Exception:
+        match verdict.answer:
+            case Answer.REFUSED:
+                self.refusal = verdict.detail
+                return _TryAgain(f"the server refuses to write: {verdict.detail}")
+            case Answer.DEPOSED:
+                return Deposed(f"frame {frame_id}: a higher epoch leads, the journal is at {verdict.detail}")
+            case Answer.BEHIND:
+                return StoreLost(
+                    f"frame {frame_id}: the store is at {verdict.detail} and lacks frames it had confirmed"
+                )
+            case Answer.MISMATCH:
+                return StoreLost(f"frame {frame_id}: the store holds another frame of this number")
+            case Answer.EMPTY:
+                return StoreLost(f"frame {frame_id}: the store came back empty")
+            case _:
+                return StoreLost(f"frame {frame_id}: {verdict.detail}")
+
+    def _lost(self, error: StoreLost) -> None:
+        self._fail(error)
+        self._on_lost(error)
+
+    def _fail(self, error: StoreLost) -> None:
+        self.error = self.error or error
+        self._moved.set()
+        while self._queue:
+            future = self._queue.popleft().future
+            if not future.done():
+                future.set_exception(self.error)
+
+
+def _mark_seen(future: asyncio.Future[None]) -> None:
+    """An append nobody waits for any more must not be reported by the loop as a forgotten exception."""
+    if not future.cancelled():
+        future.exception()

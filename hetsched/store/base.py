@@ -1,0 +1,141 @@
+"""The seam between the daemon and its journal: what a store promises, and the words it promises it in.
+
+A store keeps one journal: frames in order, each the facts of one turn, and now and then a snapshot of everything before.
+Promises: a frame is confirmed only when it is kept as durably as `stats().durability` says; confirmed frames come back whole
+and in order, each once, or `open` refuses by name; only the highest epoch appends. The daemon knows only what is in this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from hetsched.errors import ConfigError, StoreLost
+
+
+class Position(NamedTuple):
+    """A place in the journal: the frame `epoch`-`seq` and its checksum. Seq counts on through all epochs; 0 = before the first."""
+
+    epoch: int
+    seq: int
+    crc: int = 0
+
+    @property
+    def id(self) -> str:
+        """The stream id, `<epoch>-<seq>`."""
+        return f"{self.epoch}-{self.seq}"
+
+
+START = Position(0, 0, 0)
+
+
+class Durability(StrEnum):
+    """fsync: on disk when confirmed. relaxed: up to 2 s may be lost with the power. memory: gone with the process.
+    unknown: the server does not let us ask."""
+
+    FSYNC = "fsync"
+    RELAXED = "relaxed"
+    MEMORY = "memory"
+    UNKNOWN = "unknown"
+
+
+class Opened(NamedTuple):
+    """What there was when the epoch opened. `frames`: payloads after the snapshot, in order, to be read once and to the end."""
+
+    epoch: int
+    snapshot: bytes | None
+    frames: AsyncIterator[bytes]
+    cluster_id: str
+    position: Position
+
+
+class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
+    """One moment of a store. `admit`: whether new work should be taken in (`reason` says why not); completions always may be."""
+
+    kind: str
+    durability: Durability
+    admit: bool
+    reason: str
+    connected: bool
+    epoch: int
+    assigned_seq: int
+    confirmed_seq: int
+    in_flight: int
+    appends_total: int
+    appended_bytes_total: int
+    resent_total: int
+    reconnects_total: int
+    server_restarts_total: int
+    last_append_ns: int
+    since_snapshot_bytes: int
+    since_snapshot_ns: int
+    snapshots_total: int
+    memory_used_bytes: int
+    memory_limit_bytes: int
+
+
+class Store(Protocol):
+    """The journal as the daemon sees it. One owner, one event loop."""
+
+    failed: asyncio.Future[StoreLost]
+    """Resolves (with the error as its result) once the store is lost for good: deposed, or the server lost our frames."""
+
+    async def open(self) -> Opened:
+        """Open a new epoch, which fences every older one, and say what there was before it.
+
+        Raises ConfigError (identity or server unfit, fix named), JournalCorrupt, StoreLost (cannot be reached)."""
+        ...
+
+    def append(self, facts: bytes) -> asyncio.Future[None]:
+        """Append one frame (1 byte to 64 MB); the future resolves when it is durable, in order of the calls.
+
+        It waits through cuts, restarts and a full server; it raises Deposed or StoreLost only when no retry can help."""
+        ...
+
+    @property
+    def position(self) -> Position:
+        """Position of the frame appended last, confirmed or not: what a state copied now contains."""
+        ...
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether enough journal (`store.snapshot_bytes`, `store.snapshot_every`) lies behind the last snapshot."""
+        ...
+
+    async def save_snapshot(self, state: bytes, at: Position | None = None) -> None:
+        """Keep `state`, which contains every frame up to `at` (default: up to now), and trim the journal to the one before."""
+        ...
+
+    def stats(self) -> StoreStats:
+        """The present moment, without asking the server."""
+        ...
+
+    async def close(self) -> None:
+        """Wait a little for what is in flight, note the last confirmed position, stop. Idempotent."""
+        ...
+
+
+class JournalCorrupt(StoreLost):
+    """A frame or snapshot that is not what was written. Nothing is skipped: the daemon does not start on it."""
+
+    def __init__(self, where: str, offset: int, reason: str) -> None:
+        super().__init__(f"journal {where}, byte {offset}: {reason}")
+        self.where = where
+        self.offset = offset
+        self.reason = reason
+
+
+class IdentityMismatch(ConfigError):
+    """The store is not the one this data directory belongs to, or is older than what it has confirmed."""
+
+
+class DirectoryBusy(ConfigError):
+    """Another daemon holds the data directory."""
+
+
+class Unreachable(Exception):
+    """Internal: no answer (cut, timeout, loading). What was asked may or may not have happened; ask again."""

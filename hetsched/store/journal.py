@@ -1,0 +1,285 @@
+"""The store: frames, lane, snapshots and identity put together over one backend.
+
+Start: lock (held by the caller of `open_store`) → server → identity → epoch → newest valid snapshot → frames. The epoch opens
+before anything is read, so nobody else can add a frame behind our back. Promises: those of `base.Store`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+from hetsched.config import Store as StoreConfig
+from hetsched.errors import StoreLost
+from hetsched.store import snapshot
+from hetsched.store.appender import BACKOFF_FIRST_S, BACKOFF_LAST_S, Appender
+from hetsched.store.backend import Backend, Head, Health, Manifest
+from hetsched.store.base import START, Durability, JournalCorrupt, Opened, Position, StoreStats, Unreachable
+from hetsched.store.frame import follow
+from hetsched.store.identity import DirectoryLock, Identity
+
+log = logging.getLogger("hetsched.store")
+
+T = TypeVar("T")
+
+READ_BYTES = 8 * 1024 * 1024  # aimed at in one read of frames
+OPEN_PATIENCE_S = 30.0
+CLOSE_PATIENCE_S = 5.0
+HEALTH_EVERY_S = 1.0
+IDENTITY_EVERY_S = 10.0
+ADMIT_SHARE = 0.8  # of the server's memory limit: above, snapshots and completions need the rest
+NO_HEALTH = Health(Durability.UNKNOWN)
+
+
+class Journal:
+    """`base.Store` over a backend. `identity` None: nothing outlives the process (memory)."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        config: StoreConfig,
+        identity: Identity | None = None,
+        lock: DirectoryLock | None = None,
+    ) -> None:
+        self.failed: asyncio.Future[StoreLost] = asyncio.get_running_loop().create_future()
+        self._backend = backend
+        self._config = config
+        self._identity = identity
+        self._lock = lock
+        self._appender: Appender | None = None
+        self._upkeep: asyncio.Task[None] | None = None
+        self._health = NO_HEALTH
+        self._generations: tuple[Manifest, ...] = ()  # snapshots known to be good, newest first
+        self._snapshots_total = 0
+        self._saving = asyncio.Lock()
+        self._replayed_bytes = 0
+        self._snapshot_ns = time.monotonic_ns()
+        self._bytes_at_snapshot = 0
+        self._noted_next = START
+        self._closed = False
+
+    # ------------------------------------------------------------------ opening
+
+    async def open(self) -> Opened:
+        if self._appender is not None:
+            raise AssertionError("a store opens once")
+        await self._backend.start()
+        self._health = await self._at_start(self._backend.health)
+        head = await self._open_epoch()
+        manifest, state = await self._at_start(lambda: snapshot.load(self._backend, head))
+        await self._drop_leftovers(head)
+        self._generations = tuple(head.snapshots[head.snapshots.index(manifest) :]) if manifest else ()
+        self._appender = Appender(self._backend.dial, head.epoch, head.position, self._lost)
+        self._upkeep = asyncio.create_task(self._keep_up(), name="store-upkeep")
+        base = manifest.position if manifest else START
+        log.info("journal: epoch %d opened at %s, snapshot at %s", head.epoch, head.position.id, base.id)
+        return Opened(head.epoch, state, self._frames(base, head), head.cluster, head.position)
+
+    async def _open_epoch(self) -> Head:
+        """Check who we are, then fence everybody else."""
+        head = await self._at_start(self._backend.head)
+        if self._identity is None:
+            cluster = head.cluster if head else "memory"
+        else:
+            self._identity.check(head)
+            cluster = head.cluster if head else self._identity.cluster
+            if not self._identity.known:
+                self._identity.save(cluster, START)  # so that a start cut short here goes on with the same id
+        opened = await self._at_start(lambda: self._backend.open_epoch(cluster, head is None))
+        if self._identity is not None:
+            self._identity.check(opened)
+            surely = opened if self._health.durability is not Durability.RELAXED else head
+            if surely is not None:
+                self._identity.save(opened.cluster, Position(surely.epoch, surely.seq))
+            self._noted_next = Position(opened.epoch, opened.seq)
+        return opened
+
+    async def _drop_leftovers(self, head: Head) -> None:
+        """Chunks of a snapshot that nobody finished."""
+        left = head.unfinished
+        if left is not None and left.name not in {manifest.name for manifest in head.snapshots}:
+            await self._at_start(lambda: self._backend.drop_chunks(left))
+
+    async def _frames(self, base: Position, head: Head) -> AsyncIterator[bytes]:
+        """Payloads after `base` up to the head, each proven to follow the one before."""
+        at, count = base, 64
+        while at.seq < head.seq:
+            batch = await self._at_start(lambda after=at, n=count: self._backend.read(after, n))  # type: ignore[misc]
+            if not batch:
+                raise JournalCorrupt(head.position.id, 0, f"is missing: the journal ends at {at.id}")
+            for where, data in batch[: head.seq - at.seq]:
+                at, payload = follow(at, where, data)
+                self._replayed_bytes += len(data)
+                yield payload
+            count = max(1, min(4096, READ_BYTES * len(batch) // (sum(len(data) for _, data in batch) + 1)))
+        if (at.seq, at.crc) != (head.seq, head.crc):
+            raise JournalCorrupt(at.id, 0, f"is not the last frame that the head names ({head.position.id})")
+
+    # ------------------------------------------------------------------ running
+
+    def append(self, facts: bytes) -> asyncio.Future[None]:
+        return self._lane.append(facts)
+
+    @property
+    def position(self) -> Position:
+        return self._lane.assigned
+
+    @property
+    def snapshot_due(self) -> bool:
+        since_bytes = self._since_snapshot_bytes()
+        if self._saving.locked() or since_bytes == 0:
+            return False
+        since_s = (time.monotonic_ns() - self._snapshot_ns) / 1e9
+        return since_bytes >= self._config.snapshot_bytes or since_s >= self._config.snapshot_every
+
+    async def save_snapshot(self, state: bytes, at: Position | None = None) -> None:
+        lane = self._lane
+        at = at or lane.assigned
+        async with self._saving:
+            begun_bytes = self._journal_bytes()
+            name = f"{self._epoch}.{self._snapshots_total}@{at.id}"
+            manifest = await asyncio.to_thread(snapshot.describe, name, at, state)
+            await snapshot.write(self._backend, manifest, state, self._while_alive)
+            while lane.confirmed.seq < at.seq and lane.error is None:
+                await asyncio.sleep(0.001)
+            await self._publish(manifest)
+            self._bytes_at_snapshot = begun_bytes
+
+    async def _publish(self, manifest: Manifest) -> None:
+        keep = (manifest, *self._generations[:1])
+        trim = keep[1].position if len(keep) > 1 else None
+        await self._while_alive(lambda: self._backend.publish(self._epoch, keep, trim))
+        gone, self._generations = self._generations[1:], keep
+        self._snapshots_total += 1
+        self._snapshot_ns = time.monotonic_ns()
+        for old in gone:
+            await self._while_alive(lambda old=old: self._backend.drop_chunks(old))  # type: ignore[misc]
+
+    def stats(self) -> StoreStats:
+        lane, health = self._appender, self._health
+        refusal = self._refusal()
+        return StoreStats(
+            kind=self._backend.kind,
+            durability=health.durability,
+            admit=not refusal,
+            reason=refusal,
+            connected=lane.connected if lane else False,
+            epoch=self._epoch if lane else 0,
+            assigned_seq=lane.assigned.seq if lane else 0,
+            confirmed_seq=lane.confirmed.seq if lane else 0,
+            in_flight=lane.in_flight if lane else 0,
+            appends_total=lane.appends_total if lane else 0,
+            appended_bytes_total=lane.bytes_total if lane else 0,
+            resent_total=lane.resent_total if lane else 0,
+            reconnects_total=max(0, lane.links_total - 1) if lane else 0,
+            server_restarts_total=self._backend.restarts_total,
+            last_append_ns=lane.last_append_ns if lane else 0,
+            since_snapshot_bytes=self._since_snapshot_bytes() if lane else 0,
+            since_snapshot_ns=time.monotonic_ns() - self._snapshot_ns,
+            snapshots_total=self._snapshots_total,
+            memory_used_bytes=health.memory_used_bytes,
+            memory_limit_bytes=health.memory_limit_bytes,
+        )
+
+    def _refusal(self) -> str:
+        """Why new work should not be admitted."""
+        lane, health = self._appender, self._health
+        if lane is None:
+            return "the store is not open"
+        if lane.error is not None:
+            return str(lane.error)
+        if lane.refusal:
+            return f"the store refuses to write: {lane.refusal}"
+        if lane.stuck:
+            return "the store does not answer"
+        if health.memory_limit_bytes and health.memory_used_bytes >= ADMIT_SHARE * health.memory_limit_bytes:
+            return f"the store has used {health.memory_used_bytes} of {health.memory_limit_bytes} bytes of memory"
+        return health.refusal
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
+        if self._appender is not None:
+            await self._appender.close(CLOSE_PATIENCE_S)
+            if self._health.durability is not Durability.RELAXED:
+                await self._note_identity()
+        await self._backend.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    # ------------------------------------------------------------------ inside
+
+    @property
+    def _lane(self) -> Appender:
+        if self._appender is None:
+            raise AssertionError("the store is not open")
+        return self._appender
+
+    @property
+    def _epoch(self) -> int:
+        return self._lane.epoch
+
+    def _journal_bytes(self) -> int:
+        """Read at the start and appended since."""
+        return self._replayed_bytes + (self._appender.bytes_total if self._appender else 0)
+
+    def _since_snapshot_bytes(self) -> int:
+        return self._journal_bytes() - self._bytes_at_snapshot
+
+    def _lost(self, error: StoreLost) -> None:
+        log.error("journal: lost for good: %s", error)
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+    async def _keep_up(self) -> None:
+        """Ask for the server's health every second; let the identity follow every ten."""
+        next_note_s = time.monotonic() + IDENTITY_EVERY_S
+        while True:
+            await asyncio.sleep(HEALTH_EVERY_S)
+            try:
+                self._health = await self._backend.health()
+                if time.monotonic() >= next_note_s:
+                    next_note_s = time.monotonic() + IDENTITY_EVERY_S
+                    await self._note_identity()
+            except Unreachable as error:
+                log.debug("journal: no health: %s", error)
+            except Exception:
+                log.exception("journal: upkeep failed; it goes on")
+
+    async def _note_identity(self) -> None:
+        """Write down what is confirmed; under relaxed durability what was when last asked, as the server may yet lose the rest."""
+        if self._identity is None:
+            return
+        now = Position(self._epoch, self._lane.confirmed.seq)
+        surely = self._noted_next if self._health.durability is Durability.RELAXED else now
+        self._noted_next = now
+        if surely != self._identity.confirmed:
+            await asyncio.to_thread(self._identity.save, self._identity.cluster, surely)
+
+    async def _at_start(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until there is an answer; StoreLost after half a minute without."""
+        return await self._ask(ask, time.monotonic() + OPEN_PATIENCE_S)
+
+    async def _while_alive(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until there is an answer, however long it takes, unless the lane has failed."""
+        return await self._ask(ask, float("inf"))
+
+    async def _ask(self, ask: Callable[[], Awaitable[T]], until_s: float) -> T:
+        backoff_s = BACKOFF_FIRST_S
+        while True:
+            if self._appender is not None and self._appender.error is not None:
+                raise self._appender.error
+            try:
+                return await ask()
+            except Unreachable as error:
+                if time.monotonic() >= until_s:
+                    raise StoreLost(f"the store cannot be reached: {error}") from None
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, BACKOFF_LAST_S)

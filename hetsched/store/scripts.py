@@ -1,0 +1,74 @@
+"""The keys of the journal in a Redis or Valkey server, and the three scripts that alone write its head.
+
+All keys share one hash tag, so on a cluster they lie in one slot and a script may touch them together:
+
+    {hetsched}:head        hash: cluster, epoch, seq, crc, format, snapshots (JSON, newest first), unfinished (JSON)
+    {hetsched}:journal     stream: id <epoch>-<seq>, field `frame`
+    {hetsched}:snapshot:NAME:INDEX   chunks
+
+A script runs alone and reaches the server's file as one transaction, so head and stream never disagree. Promise: whatever is
+resent, reordered or comes from a deposed daemon, the stream holds each (epoch, seq) once, without gaps.
+
+The first line (`#!lua`) makes a full server refuse the script before it begins; servers before 7.0 do not know it and
+refuse at the first write instead, which comes first for this reason. `PUBLISH` may run on a full server: it frees memory.
+"""
+
+from __future__ import annotations
+
+TAG = "{hetsched}"
+HEAD = f"{TAG}:head"
+JOURNAL = f"{TAG}:journal"
+FIELD = b"frame"
+FORMAT = 1
+
+
+def chunk_key(name: str, index: int) -> str:
+    return f"{TAG}:snapshot:{name}:{index}"
+
+
+def without_shebang(script: str) -> str:
+    """The script for a server older than 7.0."""
+    first, rest = script.split("\n", 1)
+    return rest if first.startswith("#!") else script
+
+
+# KEYS head, journal · ARGV epoch, seq, crc, frame · answers [word, head's id]: words of backend.Answer
+APPEND = """#!lua
+local head = redis.call('HMGET', KEYS[1], 'epoch', 'seq')
+if not head[1] then return {'EMPTY', ''} end
+local id, at = ARGV[1] .. '-' .. ARGV[2], head[1] .. '-' .. head[2]
+local epoch, seq = tonumber(head[1]), tonumber(head[2])
+if tonumber(ARGV[2]) <= seq then
+  local there = redis.call('XRANGE', KEYS[2], id, id)[1]
+  if there then return {there[2][2] == ARGV[4] and 'DUPLICATE' or 'MISMATCH', at} end
+end
+if tonumber(ARGV[1]) < epoch then return {'DEPOSED', at} end
+if tonumber(ARGV[1]) > epoch or tonumber(ARGV[2]) ~= seq + 1 then return {'BEHIND', at} end
+redis.call('XADD', KEYS[2], id, 'frame', ARGV[4])
+redis.call('HSET', KEYS[1], 'seq', ARGV[2], 'crc', ARGV[3])
+return {'STORED', id}
+"""
+
+# KEYS head, journal · ARGV cluster, "1" to create it, format · answers the head as a flat list, or [word]
+OPEN = """#!lua
+local cluster = redis.call('HGET', KEYS[1], 'cluster')
+if not cluster then
+  if ARGV[2] ~= '1' then return {'EMPTY'} end
+  if redis.call('EXISTS', KEYS[2]) == 1 then return {'HEADLESS'} end
+  redis.call('HSET', KEYS[1], 'cluster', ARGV[1], 'epoch', 0, 'seq', 0, 'crc', 0, 'format', ARGV[3])
+elseif cluster ~= ARGV[1] then return {'CHANGED'} end
+redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+return redis.call('HGETALL', KEYS[1])
+"""
+
+# KEYS head, journal, chunks… · ARGV epoch, snapshots, id to trim to or "" · answers OK, DEPOSED, or the key that is missing
+PUBLISH = """#!lua flags=allow-oom
+if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 'DEPOSED' end
+for i = 3, #KEYS do
+  if redis.call('EXISTS', KEYS[i]) == 0 then return KEYS[i] end
+end
+redis.call('HSET', KEYS[1], 'snapshots', ARGV[2])
+redis.call('HDEL', KEYS[1], 'unfinished')
+if ARGV[3] ~= '' then redis.call('XTRIM', KEYS[2], 'MINID', '=', ARGV[3]) end
+return 'OK'
+"""

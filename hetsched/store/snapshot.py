@@ -1,0 +1,118 @@
+"""Snapshots: a whole state in chunks of at most 1 MB, so that appends slip in between and no single value grows large.
+
+    chunk:  magic 4 │ version u8 │ encoding u8 │ reserved u16 │ index u32 │ chunks u32 │ data │ crc32c u32
+
+Promises: a snapshot is named in the head only after all its chunks are in the store; a chunk that is missing, damaged or of
+another snapshot is found when read; two generations are kept, with the journal since the older one, so that one bad snapshot
+costs a longer replay and nothing else.
+
+Why zlib at level 1 and not zstandard: it is in the standard library, runs beside the loop in a thread, and a chunk that does
+not shrink is kept raw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from crc32c import crc32c
+
+from hetsched.store.backend import Backend, Head, Manifest
+from hetsched.store.base import JournalCorrupt, Position
+
+log = logging.getLogger("hetsched.store")
+
+T = TypeVar("T")
+Patience = Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]
+
+CHUNK_BYTES = 1024 * 1024 - 64  # what a chunk holds at most: with header and checksum below 1 MB
+MAGIC = b"HSJS"
+VERSION = 1
+RAW, ZLIB = 0, 1
+_HEADER = struct.Struct("<4sBBHII")
+_CRC = struct.Struct("<I")
+
+
+def describe(name: str, at: Position, state: bytes) -> Manifest:
+    """The manifest of `state`, taken when the frame `at` was the last."""
+    chunks = max(1, -(-len(state) // CHUNK_BYTES))
+    return Manifest(name, at.epoch, at.seq, at.crc, chunks, len(state), crc32c(state))
+
+
+def encode_chunk(state: bytes, index: int, chunks: int, compress: bool = True) -> bytes:
+    """Chunk `index` of `chunks`."""
+    data = memoryview(state)[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES]
+    packed = zlib.compress(data, 1) if compress else b""
+    encoding = ZLIB if compress and len(packed) < len(data) else RAW
+    head = _HEADER.pack(MAGIC, VERSION, encoding, 0, index, chunks) + (packed if encoding == ZLIB else bytes(data))
+    return head + _CRC.pack(crc32c(head))
+
+
+def decode_chunk(data: bytes, index: int, chunks: int, where: str) -> bytes:
+    """What the chunk holds. Raises JournalCorrupt unless it is exactly chunk `index` of `chunks`."""
+    end = len(data) - _CRC.size
+    if end < _HEADER.size:
+        raise JournalCorrupt(where, len(data), "cut short")
+    if _CRC.unpack_from(data, end)[0] != crc32c(memoryview(data)[:end]):
+        raise JournalCorrupt(where, end, "checksum does not match")
+    magic, version, encoding, _, its_index, its_chunks = _HEADER.unpack_from(data)
+    if magic != MAGIC or version != VERSION or encoding not in (RAW, ZLIB):
+        raise JournalCorrupt(where, 0, f"not a chunk that this program reads: {magic!r}, version {version}")
+    if (its_index, its_chunks) != (index, chunks):
+        raise JournalCorrupt(where, 8, f"is chunk {its_index} of {its_chunks}, not {index} of {chunks}")
+    body = data[_HEADER.size : end]
+    return body if encoding == RAW else _inflate(body, where)
+
+
+def _inflate(body: bytes, where: str) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        out = inflater.decompress(body, CHUNK_BYTES)
+    except zlib.error as error:
+        raise JournalCorrupt(where, _HEADER.size, f"cannot be unpacked: {error}") from None
+    if inflater.unconsumed_tail or not inflater.eof:
+        raise JournalCorrupt(where, _HEADER.size, "does not unpack to one chunk")
+    return out
+
+
+async def write(backend: Backend, manifest: Manifest, state: bytes, patiently: Patience[None]) -> None:
+    """Put all chunks, one at a time: an append waits behind at most one of them."""
+    await patiently(lambda: backend.announce(manifest))
+    for index in range(manifest.chunks):
+        chunk = await asyncio.to_thread(encode_chunk, state, index, manifest.chunks)
+        await patiently(lambda index=index, chunk=chunk: backend.put_chunk(manifest.name, index, chunk))  # type: ignore[misc]
+
+
+async def read(backend: Backend, manifest: Manifest) -> bytes:
+    """The state. Raises JournalCorrupt."""
+    parts = []
+    for index in range(manifest.chunks):
+        where = f"snapshot {manifest.name}, chunk {index}"
+        chunk = await backend.get_chunk(manifest.name, index)
+        if chunk is None:
+            raise JournalCorrupt(where, 0, "is missing")
+        parts.append(await asyncio.to_thread(decode_chunk, chunk, index, manifest.chunks, where))
+    state = b"".join(parts)
+    if len(state) != manifest.state_bytes or crc32c(state) != manifest.state_crc:
+        raise JournalCorrupt(f"snapshot {manifest.name}", 0, "chunks are whole, but not those of this snapshot")
+    return state
+
+
+async def load(backend: Backend, head: Head) -> tuple[Manifest | None, bytes | None]:
+    """The newest valid snapshot, or (None, None) where the journal still reaches back to its beginning.
+
+    Raises JournalCorrupt, of the newest, if neither of two can be read: the journal before them is gone."""
+    errors: list[JournalCorrupt] = []
+    for manifest in head.snapshots:
+        try:
+            return manifest, await read(backend, manifest)
+        except JournalCorrupt as error:
+            log.error("%s; falling back to what was before it", error)
+            errors.append(error)
+    if len(errors) > 1:
+        raise errors[0]
+    return None, None
