@@ -211,7 +211,7 @@ class Client:
 
     def events(self, since: int | None = None, *, idle_s: float | None = None) -> Iterator[dict[str, Any]]:
         """The event log from after `since` (None: from now). Joins again by itself after a cut, at the event it had
-        last; ends when nothing came for `idle_s` (None: never)."""
+        last; ends when nothing came for `idle_s` (None: never), or the daemon ended it then."""
         last = None if since is None else str(since)
         deadline = None
         while True:
@@ -225,6 +225,8 @@ class Client:
                         if event is not None:
                             last = number or last
                             yield event
+                if idle_s is not None:
+                    return
             except TimeoutError:
                 return
             except (Unreachable, Unavailable, OSError, http.client.HTTPException):

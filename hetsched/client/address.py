@@ -29,6 +29,7 @@ def default_data_dir() -> Path:
 def find(url: str | None = None, token: str | None = None, data: str | None = None) -> Address:
     """The address to talk to. A token from the data directory is only ever sent to the daemon that lives there:
     with another URL given and no token, none is sent."""
+    data = data or os.environ.get("HETSCHED_DATA")
     data_dir = Path(data) if data else default_data_dir()
     local_url = _read(data_dir / "url")
     chosen = url or os.environ.get("HETSCHED_URL") or local_url or DEFAULT_URL

@@ -1,0 +1,158 @@
+"""Nodes, devices and tenant queues: what there is, what is used, and the operator's hand on it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from hetsched.cli import exits, words
+from hetsched.cli.output import emit, emit_json, pairs, table
+from hetsched.cli.parser import Usage, add_reading, client_of, nearest
+from hetsched.cli.table import Command
+
+
+def items(answer: Any, name: str) -> list[dict[str, Any]]:
+    """The list in a list answer, which may be bare or {"nodes": […]}."""
+    found = answer.get(name, []) if isinstance(answer, dict) else answer
+    return list(found)
+
+
+def _name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NODE")
+    add_reading(parser)
+
+
+def _names(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="+", metavar="NODE")
+    add_reading(parser)
+
+
+def _node_list(options: argparse.Namespace) -> int:
+    answer = client_of(options).nodes()
+    if options.json:
+        emit_json(answer)
+    else:
+        table(("NODE", "STATE", "CPU", "MEMORY", "DEVICES", "TASKS", "LABELS"), map(_node_row, items(answer, "nodes")))
+    return exits.OK
+
+
+def _node_row(node: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        tuple("" for _ in range(7))
+        if not node
+        else (
+            node.get("name", ""),
+            node.get("state", ""),
+            "",
+            "",
+            "",
+            "",
+            words.value(node.get("labels", {})),
+        )
+    )
+
+
+def _node_show(options: argparse.Namespace) -> int:
+    node = client_of(options).node(options.name)
+    if options.json:
+        emit_json(node)
+        return exits.OK
+    pairs((name.replace("_", " "), words.value(value)) for name, value in node.items() if name != "devices")
+    if node.get("devices"):
+        emit()
+        _device_table(node["devices"])
+    return exits.OK
+
+
+def _operate(options: argparse.Namespace) -> int:
+    client = client_of(options)
+    answers = [client.operate_node(options.verb, name) for name in options.names]
+    if options.json:
+        emit_json({"nodes": answers})
+    else:
+        for name in options.names:
+            emit(f"{name} {_DONE[options.verb]}")
+    return exits.OK
+
+
+_DONE = {"drain": "is draining", "cordon": "is cordoned", "uncordon": "is open again"}
+
+
+def _device_list(options: argparse.Namespace) -> int:
+    answer = client_of(options).devices()
+    if options.json:
+        emit_json(answer)
+    else:
+        _device_table(items(answer, "devices"))
+    return exits.OK
+
+
+def _device_table(devices: list[dict[str, Any]]) -> None:
+    table(("NODE", "DEVICE", "MODEL", "USED", "MEMORY", "HEALTH", "LOAD"), map(_device_row, devices))
+
+
+def _device_row(device: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        device.get("node", ""),
+        device.get("id", ""),
+        device.get("model") or "-",
+        "",
+        "",
+        device.get("health", ""),
+        "",
+    )
+
+
+def _queue_list(options: argparse.Namespace) -> int:
+    answer = client_of(options).queues()
+    if options.json:
+        emit_json(answer)
+        return exits.OK
+    columns = ("QUEUE", "WEIGHT", "GUARANTEED", "LIMIT", "USED", "QUEUED", "RUNNING")
+    table(columns, map(_queue_row, items(answer, "queues")))
+    return exits.OK
+
+
+def _queue_row(queue: dict[str, Any]) -> tuple[object, ...]:
+    return tuple(
+        words.value(queue.get(n)) for n in ("name", "weight", "guaranteed", "limit", "used", "queued", "running")
+    )
+
+
+def _queue_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="QUEUE", help="research, or research/vision below it")
+    parser.add_argument("--weight", type=float, metavar="N")
+    parser.add_argument("--guaranteed", action="append", metavar="WHAT=N", help="gpu=8, cpu=64, memory=1Ti; may repeat")
+    parser.add_argument("--limit", action="append", metavar="WHAT=N")
+    add_reading(parser)
+
+
+def _queue_set(options: argparse.Namespace) -> int:
+    body: dict[str, Any] = {} if options.weight is None else {"weight": options.weight}
+    for name in ("guaranteed", "limit"):
+        if getattr(options, name):
+            body[name] = dict(_amount(name, text) for text in getattr(options, name))
+    if not body:
+        raise Usage("set what? --weight, --guaranteed or --limit")
+    answer = client_of(options).set_queue(options.name, body)
+    emit_json(answer) if options.json else emit(f"{options.name} is set")
+    return exits.OK
+
+
+def _amount(flag: str, text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise Usage(f"--{flag} {text}: it is written WHAT=N" + nearest(name, ("gpu", "cpu", "memory")))
+    return name, float(value) if value.replace(".", "", 1).isdecimal() else value
+
+
+COMMANDS = {
+    "node list": Command(add_reading, _node_list),
+    "node show": Command(_name, _node_show),
+    "node drain": Command(_names, _operate),
+    "node cordon": Command(_names, _operate),
+    "node uncordon": Command(_names, _operate),
+    "device list": Command(add_reading, _device_list),
+    "queue list": Command(add_reading, _queue_list),
+    "queue set": Command(_queue_arguments, _queue_set),
+}

@@ -1,0 +1,104 @@
+"""Task files for `submit FILE`: JSON, YAML (one document or many) or NDJSON, `-` for stdin.
+
+A file is read as what it looks like, by its ending or by its first character; JSON is a subset of YAML, so a file that says
+neither is read as YAML.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from hetsched.cli.parser import Usage
+
+
+def read(name: str) -> Any:
+    """The body to submit: a task, a list of tasks, or one of the array forms."""
+    text = _text(name)
+    if not text.strip():
+        raise Usage(f"{name} holds no task")
+    try:
+        return _parse(name, text)
+    except ValueError as error:
+        raise Usage(f"{name}: {error}") from error
+
+
+def merge(body: Any, fields: dict[str, Any]) -> Any:
+    """`body` with `fields` set in each of its tasks; an array's are set in its template."""
+    if not fields:
+        return body
+    if isinstance(body, list):
+        return [merge(item, fields) for item in body]
+    if not isinstance(body, dict):
+        return body
+    if "template" in body:
+        return {**body, "template": merge(body["template"], fields)}
+    if isinstance(body.get("tasks"), list):
+        return {**body, "tasks": merge(body["tasks"], fields)}
+    return {**body, **{name: _joined(body.get(name), value) for name, value in fields.items()}}
+
+
+def _joined(old: Any, new: Any) -> Any:
+    return {**old, **new} if isinstance(old, dict) and isinstance(new, dict) else new
+
+
+def _text(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Usage(f"{name} is no UTF-8 text") from error
+    except OSError as error:
+        hint = "; a command is written after --" if not Path(name).suffix else ""
+        raise Usage(f"{name}: {error.strerror}{hint}") from error
+
+
+def _parse(name: str, text: str) -> Any:
+    ending = Path(name).suffix.lower()
+    if ending in (".ndjson", ".jsonl"):
+        return [_json(line, f"line {n}") for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if ending == ".json":
+        return _json(text)
+    return _yaml(text)
+
+
+def _json(text: str, where: str = "") -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_number, object_pairs_hook=_no_duplicates)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}" if where else str(error)) from error
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
+    return found
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        documents = [_plain(document) for document in yaml.safe_load_all(text) if document is not None]
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+    return documents[0] if len(documents) == 1 else documents
+
+
+def _plain(value: Any) -> Any:
+    """YAML reads times by itself; the daemon wants them as text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, datetime.datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)).isoformat()
+    return value

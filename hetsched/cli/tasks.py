@@ -1,0 +1,102 @@
+"""`list` and `show`: tasks as tables for people, as the daemon's own JSON for programs."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from typing import Any
+
+from hetsched.cli import exits, words
+from hetsched.cli.output import emit, emit_json, note, pairs, table
+from hetsched.cli.parser import add_reading, client_of
+from hetsched.cli.table import Command
+
+_LIMIT = 1000
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--state", help="queued, running, …, or several: queued,running")
+    parser.add_argument("--queue")
+    parser.add_argument("--label", metavar="K=V")
+    parser.add_argument("--qos")
+    parser.add_argument("--since", metavar="TIME", help="submitted since: seconds since 1970 or RFC 3339")
+    parser.add_argument("--limit", type=int, default=_LIMIT, metavar="N", help=f"at most so many ({_LIMIT}; 0: all)")
+    add_reading(parser)
+
+
+def _list(options: argparse.Namespace) -> int:
+    filters = {name: getattr(options, name) for name in ("state", "queue", "label", "qos", "since")}
+    limit = options.limit or None
+    found = list(islice(client_of(options).tasks(limit=limit and limit + 1, **filters), limit and limit + 1))
+    more = limit is not None and len(found) > limit
+    tasks = found[:limit]
+    if options.json:
+        emit_json({"tasks": tasks})
+    else:
+        table(
+            ("ID", "STATE", "QOS", "QUEUE", "NODE", "DEVICES", "ATTEMPT", "NAME"), map(_row, tasks), nothing="no tasks"
+        )
+    if more:
+        note(f"only the first {limit} are shown; --limit 0 shows all")
+    return exits.OK
+
+
+def _row(task: dict[str, Any]) -> tuple[object, ...]:
+    placement = task.get("placement") or {}
+    return (
+        task.get("id", ""),
+        task.get("state", ""),
+        task.get("qos", ""),
+        task.get("queue", ""),
+        placement.get("node", "-"),
+        words.devices(placement.get("devices", ())) or "-",
+        task.get("attempt") or "-",
+        task.get("name") or "",
+    )
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID")
+    add_reading(parser)
+
+
+def _show(options: argparse.Namespace) -> int:
+    task = client_of(options).task(options.id)
+    emit_json(task) if options.json else show(task)
+    return exits.OK
+
+
+_TIMES = ("submitted_at", "placed_at", "started_at", "ended_at", "deadline_at")
+_APART = {"spec", "attempts", "placement", "claim", *_TIMES}
+
+
+def show(task: dict[str, Any]) -> None:
+    """One task, for people."""
+    placement = task.get("placement") or {}
+    pairs((name, words.value(value)) for name, value in task.items() if name not in _APART)
+    pairs((name.removesuffix("_at"), words.moment(task[name])) for name in _TIMES if task.get(name) is not None)
+    if placement:
+        pairs([("placement", f"{placement.get('node')} {words.devices(placement.get('devices', ()))}")])
+    spec = task.get("spec") or {}
+    if spec:
+        emit()
+        pairs((name, words.value(value)) for name, value in spec.items() if name not in ("id", "qos", "queue", "name"))
+    if task.get("attempts"):
+        emit()
+        columns = ("ATTEMPT", "OUTCOME", "NODE", "DEVICES", "STARTED", "ENDED", "REASON")
+        table(columns, map(_attempt, task["attempts"]))
+
+
+def _attempt(attempt: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        attempt.get("attempt", ""),
+        attempt.get("outcome") or attempt.get("state") or "-",
+        attempt.get("node", "-"),
+        words.devices(attempt.get("devices", ())) or "-",
+        words.moment(attempt.get("started_at")),
+        words.moment(attempt.get("ended_at")),
+        attempt.get("reason") or "",
+    )
+
+
+COMMANDS = {"list": Command(_list_arguments, _list), "show": Command(_show_arguments, _show)}

@@ -1,0 +1,53 @@
+"""JSON values of the daemon in people's words: bytes, shares, moments, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+
+def size(value: float | None) -> str:
+    """Bytes as 16Gi."""
+    if value is None:
+        return "-"
+    amount = float(value)
+    for unit in ("", "Ki", "Mi", "Gi", "Ti"):
+        if abs(amount) < 1024:
+            return f"{amount:.3g}{unit}" if unit else f"{amount:.0f}"
+        amount /= 1024
+    return f"{amount:.4g}Pi"
+
+
+def amount(milli: float | None) -> str:
+    """Thousandths as a number: 2500 → 2.5."""
+    return "-" if milli is None else f"{milli / 1000:g}"
+
+
+def devices(found: Iterable[dict[str, Any]]) -> str:
+    """gpu-0,gpu-1:0.5 (whole devices without their share)."""
+    return ",".join(d["id"] + ("" if d.get("share", 1000) == 1000 else f":{amount(d['share'])}") for d in found)
+
+
+def moment(value: float | str | None) -> str:
+    """Seconds since 1970, or RFC 3339, as the local time of day."""
+    if value is None:
+        return "-"
+    try:
+        at = datetime.fromisoformat(value).astimezone() if isinstance(value, str) else datetime.fromtimestamp(value)
+    except (ValueError, OverflowError, OSError):
+        return str(value)
+    return at.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def value(found: Any) -> str:
+    """Anything, on one line."""
+    if isinstance(found, dict):
+        return " ".join(f"{name}={value(item)}" for name, item in found.items())
+    if isinstance(found, list | tuple):
+        return ", ".join(value(item) for item in found)
+    if isinstance(found, bool):
+        return "yes" if found else "no"
+    if isinstance(found, float):
+        return f"{found:.10g}"
+    return "" if found is None else str(found)

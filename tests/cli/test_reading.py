@@ -1,0 +1,120 @@
+"""What is printed: stable tables for people, the daemon's own JSON for programs, nothing that steers a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from tests.cli.conftest import Said
+from tests.cli.fake_daemon import FakeDaemon
+
+Call = Callable[..., Said]
+
+
+def test_list_is_a_table(daemon: FakeDaemon, call: Call) -> None:
+    placement = {"node": "a100-0", "devices": [{"id": "gpu-0", "share": 1000}, {"id": "gpu-1", "share": 500}]}
+    daemon.add("t1", "running", placement=placement, attempt=1, name="train")
+    daemon.add("second", "queued")
+    assert call("list").out.splitlines() == [
+        "ID      STATE    QOS         QUEUE    NODE    DEVICES          ATTEMPT  NAME",
+        "t1      running  production  default  a100-0  gpu-0,gpu-1:0.5  1        train",
+        "second  queued   production  default  -       -                -",
+    ]
+
+
+def test_every_reading_command_speaks_json(daemon: FakeDaemon, call: Call) -> None:
+    daemon.add("t1", "running")
+    daemon.logs["t1"] = b"said\n"
+    for words in (
+        ["list"],
+        ["show", "t1"],
+        ["why", "t1"],
+        ["logs", "t1"],
+        ["hold", "t1"],
+        ["cancel", "t1"],
+        ["wait", "t1"],
+        ["node", "list"],
+        ["device", "list"],
+        ["queue", "list"],
+        ["version"],
+    ):
+        said = call(*words, "--json")
+        assert isinstance(json.loads(said.out), dict), words
+
+
+def test_list_reads_every_page_and_no_more_than_asked(daemon: FakeDaemon, call: Call) -> None:
+    for i in range(2500):
+        daemon.add(f"t-{i}")
+    assert len(json.loads(call("list", "--json", "--limit", "0").out)["tasks"]) == 2500
+    said = call("list", "--limit", "7")
+    assert len(said.out.splitlines()) == 8
+    assert "--limit 0 shows all" in said.err
+
+
+def test_names_do_not_steer_the_terminal(daemon: FakeDaemon, call: Call) -> None:
+    daemon.add("t1", name="\x1b[2J\x1b]0;owned\x07evil\u202e\r\nnext")
+    assert call("list").out.splitlines()[1].endswith("evil next")
+    assert len(call("list").out.splitlines()) == 2
+
+
+def test_logs_are_bytes_to_a_pipe(daemon: FakeDaemon) -> None:
+    daemon.logs["t1"] = b"\x1b[31mred\x1b[0m \xff\n"
+    run = subprocess.run([sys.executable, "-m", "hetsched", "logs", "t1"], stdout=subprocess.PIPE, check=True)
+    assert run.stdout == daemon.logs["t1"]
+
+
+def test_events_that_are_kept_are_printed_from_the_oldest(daemon: FakeDaemon, call: Call, monkeypatch: object) -> None:
+    daemon.oldest_event = 3
+    daemon.events = [{"seq": n, "t": 0.5, "event": "queued", "task": f"t{n}", "attempt": 1} for n in range(3, 6)]
+    said = call("events", "--json")
+    assert [json.loads(line)["seq"] for line in said.out.splitlines()] == [3, 4, 5]
+
+
+def test_a_reader_that_leaves_is_no_error(daemon: FakeDaemon) -> None:
+    for i in range(3000):
+        daemon.add(f"task-{i}")
+    shell = f"{sys.executable} -m hetsched list --limit 0 | head -n 1"
+    run = subprocess.run(["bash", "-o", "pipefail", "-c", shell], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_ctrl_c_is_quiet(daemon: FakeDaemon) -> None:
+    daemon.add("t1", "running")
+    run = subprocess.Popen([sys.executable, "-m", "hetsched", "wait", "t1"], stderr=subprocess.PIPE, text=True)
+    while not daemon.asked:
+        time.sleep(0.01)
+    run.send_signal(2)
+    _, err = run.communicate(timeout=5)
+    assert run.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_the_program_starts_fast() -> None:
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "hetsched", "version"], check=True, capture_output=True, env=os.environ)
+        took.append(time.perf_counter() - began)
+    assert min(took) < 0.15
+
+
+def test_following_copies_the_log_of_every_attempt(daemon: FakeDaemon, call: Call) -> None:
+    daemon.logs["t1"] = b"line\n"
+    daemon.add("t1", "succeeded", attempts=[{"attempt": 1, "started_at": 1.0}, {"attempt": 2, "started_at": 2.0}])
+    daemon.keys["k"] = {"id": "t1", "state": "queued", "lane": "batch"}
+    said = call("submit", "--idempotency-key", "k", "--follow", "--", "x")
+    assert (said.code, said.out) == (0, "line\nline\n")
+
+
+def test_queue_set_sends_what_was_written(daemon: FakeDaemon, call: Call) -> None:
+    assert (
+        call("queue", "set", "research/vision", "--weight", "2", "--guaranteed", "gpu=8", "--limit", "memory=1Ti").code
+        == 0
+    )
+    method, path, body, _ = daemon.asked[-1]
+    assert (method, path) == ("PUT", "/v1/queues/research%2Fvision")
+    assert body == {"weight": 2.0, "guaranteed": {"gpu": 8.0}, "limit": {"memory": "1Ti"}}
