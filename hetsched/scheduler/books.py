@@ -8,6 +8,7 @@ and calls nothing else: it decides nothing. So whatever is not a consequence of 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from typing import Any
 
 from hetsched import _core
@@ -25,7 +26,12 @@ from hetsched.scheduler.reasons import Reason
 from hetsched.scheduler.templates import Templates, decode_body
 
 QOS_OF_LEVEL = tuple(sorted(Qos, key=lambda qos: qos.level))
-OUTCOME = {Reason.PREEMPTED: "preempted", Reason.RECLAIM: "preempted", Reason.NODE_LOST: "lost", Reason.LOST_ATTEMPT: "lost"}
+OUTCOME = {
+    Reason.PREEMPTED: "preempted",
+    Reason.RECLAIM: "preempted",
+    Reason.NODE_LOST: "lost",
+    Reason.LOST_ATTEMPT: "lost",
+}
 
 
 class Books:
@@ -50,7 +56,7 @@ class Books:
         self.id_seq = 1
         self.now_ns = 0
         self.immediate = frozenset(qos.level for qos in map(Qos, config.lanes.immediate))
-        self._apply = {
+        self._apply: dict[type[words.Word], Callable[[Any], Any]] = {
             words.Submitted: self._apply_submitted,
             words.NodeKnown: self._apply_node,
             words.NodeMarked: self.cluster.apply_marked,

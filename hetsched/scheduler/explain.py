@@ -13,7 +13,7 @@ from hetsched._core import TaskRow
 from hetsched.model import Task
 from hetsched.scheduler.attempts import Claimed
 from hetsched.scheduler.lifecycle import STATE_OF_CODE, WAITING_CODES
-from hetsched.scheduler.reasons import Waiting
+from hetsched.scheduler.reasons import PRECEDENCE, Waiting
 from hetsched.scheduler.world import World
 
 Found = tuple[str, str, dict[str, Any]]  # (code, sentence, numbers)
@@ -57,7 +57,7 @@ class Explain:
 
     def _waiting(self, task: int, row: TaskRow) -> dict[str, Any]:
         body = self.world.body(task)
-        found = list(self._reasons(task, row, body))
+        found = sorted(self._reasons(task, row, body), key=lambda reason: PRECEDENCE.index(reason[0]))
         verdict = self.core.verdict(row.shape)
         code, sentence, numbers = found[0]
         return {
@@ -87,7 +87,11 @@ class Explain:
         if row.flags & _core.CLAIMING:
             claim = self.books.attempts.claims[task]
             waits = ", ".join(claim.victims)
-            yield Waiting.CLAIMING, f"has a claim on {claim.node} and waits for the end of {waits}", self.claim(task, claim)
+            yield (
+                Waiting.CLAIMING,
+                f"has a claim on {claim.node} and waits for the end of {waits}",
+                self.claim(task, claim),
+            )
         yield from self._gang(row)
         yield from self._limits(row, body)
         yield self._room(row, body)
@@ -187,7 +191,10 @@ class Explain:
         if not past:
             return {"reason": "never_placed", "detail": "it ended without an attempt"}
         last = past[-1]
-        return {"reason": last.reason or last.outcome, "detail": f"attempt {last.number} on {last.node}: {last.outcome}"}
+        return {
+            "reason": last.reason or last.outcome,
+            "detail": f"attempt {last.number} on {last.node}: {last.outcome}",
+        }
 
     def claim(self, task: int, claim: Claimed) -> dict[str, Any]:
         """A preemptor's claim: where, whose place, at what price, on what proof."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hetsched import _core
@@ -26,7 +27,7 @@ class Follow:
     def __init__(self, world: World) -> None:
         self.world = world
         self.books = world.books
-        self._by_code = {
+        self._by_code: dict[int, Callable[..., None]] = {
             _core.F_PLACED: self._placed,
             _core.F_STARTED: self._started,
             _core.F_STOPPING: self._stopping,

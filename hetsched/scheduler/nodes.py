@@ -142,9 +142,7 @@ class Nodes:
     def on_attempt_ended(self, asked: AttemptEnded) -> None:
         self._over(asked.node, asked.task, asked.attempt, asked.succeeded, asked.reason, asked.exit_code)
 
-    def _over(
-        self, node: str, ident: str, attempt: int, is_success: bool, text: str, exit_code: int | None
-    ) -> None:
+    def _over(self, node: str, ident: str, attempt: int, is_success: bool, text: str, exit_code: int | None) -> None:
         task = self._current(node, ident, attempt)
         if task != NONE:
             if self.world.core.task(task).state == _core.STOPPING:
@@ -181,7 +179,8 @@ class Nodes:
             return
         self._give_up_claims(node)
         self.world.books.say(words.DeviceMarked(node.name, device, health, reason))
-        self.world.emit("device", node=node.name, device=device, health=health, **({"reason": reason} if reason else {}))
+        data = {"node": node.name, "device": device, "health": health, "reason": reason}
+        self.world.emit("device", None, None, **{key: value for key, value in data.items() if value})
         self.world.capacity_changed = True
         if health == "failed":
             self._evacuate(node, index)

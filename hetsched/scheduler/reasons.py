@@ -36,7 +36,7 @@ class Reason(IntEnum):
 
 
 class Waiting:
-    """Coded reasons for everything that waits, most telling first: a task has the first that is true of it."""
+    """Coded reasons for everything that waits."""
 
     UNSATISFIABLE = "unsatisfiable"
     HELD = "held"
@@ -44,8 +44,12 @@ class Waiting:
     BACKOFF = "backoff"
     CLAIMING = "claiming"
     GANG_INCOMPLETE = "gang_incomplete"
-    GANG_NO_ROOM = "gang_no_room"
     QUEUE_LIMIT = "queue_limit"
     NODES_CLOSED = "nodes_closed"
     NO_CAPACITY = "no_capacity"
+    GANG_NO_ROOM = "gang_no_room"
     WINDOW = "window"
+
+
+#: Most telling first: a task is said to wait for the first reason that is true of it.
+PRECEDENCE = tuple(value for name, value in vars(Waiting).items() if name.isupper())

@@ -134,7 +134,7 @@ class Submissions:
                 if item.problem is None and item.task is not None and (fault := self._unknown_parent(item.task, fresh)):
                     item.problem, again = fault, True
 
-    def _unknown_parent(self, task: Task, fresh: dict[str | None, Judged]) -> Problem | None:
+    def _unknown_parent(self, task: Task, fresh: dict[str, Judged]) -> Problem | None:
         for index, link in enumerate(task.after):
             sibling = fresh.get(link.id)
             if (sibling is None or sibling.problem is not None) and self.world.core.find(link.id.encode()) == NONE:
@@ -369,4 +369,3 @@ def submission_digest(asked: Submit) -> bytes:
     """What an Idempotency-Key stands for, as 16 bytes."""
     plain = [item.id if isinstance(item, Rejection) else item for item in asked.submission.items]
     return hashlib.blake2b(msgspec.msgpack.encode(plain), digest_size=16).digest()
-

@@ -157,7 +157,10 @@ class Templates:
         slot = self._shape_slot.get(packed)
         if slot is None:
             slot = self._core.add_shape(
-                key.resources.cpu_milli, key.resources.memory_bytes, [self._ask(a) for a in key.resources.devices], key.same
+                key.resources.cpu_milli,
+                key.resources.memory_bytes,
+                [self._ask(a) for a in key.resources.devices],
+                key.same,
             )
             assert slot == len(self.shapes)
             self.shapes.append(key)
