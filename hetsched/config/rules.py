@@ -66,6 +66,8 @@ def _positive(config: Config) -> Iterator[str]:
         "agent.heartbeat",
         "agent.pull_every",
         "agent.log_bytes",
+        "agent.log_total_bytes",
+        "agent.log_attempts",
         "health.cordon_tasks",
     ):
         value = _value(config, key)

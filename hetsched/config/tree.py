@@ -116,11 +116,15 @@ class Agent(Section, frozen=True, kw_only=True):
     volumes: tuple[str, ...] = ()
     reserve_cpu: int | float | str = 0
     reserve_memory_bytes: int = 0
+    allow_root: bool = False
+    default_user: str = "nobody"
     users: tuple[str, ...] = ()
     executables: tuple[str, ...] = ()
-    env_deny: tuple[str, ...] = ()
+    env_deny: tuple[str, ...] = ("LD_PRELOAD", "LD_AUDIT", "GLIBC_TUNABLES", "GCONV_PATH", "BASH_ENV")
     log_bytes: int = 1024 * 1024 * 1024
     log_retention: float = 7 * 86_400.0
+    log_total_bytes: int = 20 * 1024 * 1024 * 1024
+    log_attempts: int = 20_000
 
 
 class Health(Section, frozen=True, kw_only=True):
