@@ -15,8 +15,6 @@ from hetsched.cli.table import Command
 from hetsched.client import Client
 from hetsched.errors import Gone
 
-# Without -f: how long nothing must come before we believe to have read all. What is kept comes in one burst.
-_IDLE_S = 0.5
 _SHOWN_APART = ("seq", "t", "event", "task", "attempt")
 
 
@@ -31,7 +29,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _events(options: argparse.Namespace) -> int:
     client = client_of(options)
     since = options.since if options.since is not None or options.follow else _before_oldest(client)
-    for event in client.events(since, idle_s=None if options.follow else _IDLE_S):
+    for event in client.events(since, follow=options.follow):
         if options.task is None or event.get("task") == options.task:
             emit_json_line(event) if options.json else _show(event)
     return exits.OK
@@ -40,7 +38,7 @@ def _events(options: argparse.Namespace) -> int:
 def _before_oldest(client: Client) -> int:
     """The number to read after for all that is kept; the daemon names it when it refuses older ones."""
     try:
-        next(client.events(0, idle_s=_IDLE_S), None)
+        next(client.events(0, follow=False), None)
     except Gone as error:
         found = re.search(r"from (\d+) on", error.detail)
         return int(found[1]) - 1 if found else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from hetsched.cli import exits
 from hetsched.cli.output import emit, emit_json
@@ -32,10 +33,15 @@ def _config_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+def _path(options: argparse.Namespace) -> Path | None:
+    name = options.file or options.config
+    return Path(name) if name else None
+
+
 def _config_check(options: argparse.Namespace) -> int:
     from hetsched.config import load
 
-    load(options.file or options.config, options.set)
+    load(_path(options), options.set)
     if options.json:
         emit_json({"ok": True})
     else:
@@ -44,11 +50,9 @@ def _config_check(options: argparse.Namespace) -> int:
 
 
 def _config_show(options: argparse.Namespace) -> int:
-    import msgspec
+    from hetsched.config import load, to_mapping
 
-    from hetsched.config import load
-
-    tree = msgspec.to_builtins(load(options.file or options.config, options.set))
+    tree = to_mapping(load(_path(options), options.set))
     if options.json:
         emit_json(tree)
     else:
@@ -89,9 +93,9 @@ def _no_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _load(options: argparse.Namespace) -> int:
-    from loadtest.main import main
+    from loadtest import main
 
-    return int(main(options.argv))
+    return main(options.argv)
 
 
 COMMANDS = {

@@ -30,6 +30,7 @@ __all__ = ["ENDED", "AsyncClient", "Client", "Unreachable"]
 
 ENDED = frozenset({"succeeded", "failed", "cancelled", "expired", "skipped"})
 _PAGE = 1000
+_SILENCE_S = 60.0  # the daemon sends a comment every 15 s; after this much nothing the stream is cut and joined again
 _T = TypeVar("_T")
 
 
@@ -209,26 +210,24 @@ class Client:
         """What the daemon says it is."""
         return self._get("/version")
 
-    def events(self, since: int | None = None, *, idle_s: float | None = None) -> Iterator[dict[str, Any]]:
-        """The event log from after `since` (None: from now). Joins again by itself after a cut, at the event it had
-        last; ends when nothing came for `idle_s` (None: never), or the daemon ended it then."""
+    def events(self, since: int | None = None, *, follow: bool = True) -> Iterator[dict[str, Any]]:
+        """The event log from after `since` (None: from now), for ever or to what is there. Joins again by itself after
+        a cut, at the event it had last; raises Gone when what follows is no longer kept."""
         last = None if since is None else str(since)
         deadline = None
         while True:
             try:
                 headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last is not None else {})}
-                query = f"?since={last}" if last is not None else ""
-                response = self._http.open_stream(f"/v1/events{query}", headers, idle_s)
+                query = urlencode({"follow": "true" if follow else "false", **({"since": last} if last else {})})
+                response = self._http.open_stream(f"/v1/events?{query}", headers, _SILENCE_S)
                 with response:
                     for number, event in events.parse(response):
                         deadline = None
                         if event is not None:
                             last = number or last
                             yield event
-                if idle_s is not None:
+                if not follow:
                     return
-            except TimeoutError:
-                return
             except (Unreachable, Unavailable, OSError, http.client.HTTPException):
                 deadline = deadline or time.monotonic() + self._patience_s
                 if time.monotonic() > deadline:
@@ -245,8 +244,9 @@ class Client:
         return self._http.call("GET", path, repeatable=True)
 
     def _post(self, path: str, body: Any, *, repeatable: bool = False) -> Any:
-        sent = _encode({} if body is None else body)
-        return self._http.call("POST", path, sent, headers=_JSON, repeatable=repeatable)
+        if body is None:
+            return self._http.call("POST", path, repeatable=repeatable)
+        return self._http.call("POST", path, _encode(body), headers=_JSON, repeatable=repeatable)
 
 
 class AsyncClient:

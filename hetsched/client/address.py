@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-DEFAULT_URL = "http://127.0.0.1:8700"
+DEFAULT_URL = "http://127.0.0.1:7463"
 
 
 class Address(NamedTuple):
