@@ -30,18 +30,21 @@ from hetsched.store.base import (
 from hetsched.store.embedded import EmbeddedBackend
 from hetsched.store.identity import DirectoryLock, Identity
 from hetsched.store.journal import Journal
-from hetsched.store.memory import MemoryBackend
+from hetsched.store.memory import Faults, MemoryBackend, MemoryServer
 from hetsched.store.redis import RedisBackend, connection_pool
 
 __all__ = [
     "DirectoryBusy",
     "Durability",
+    "Faults",
     "IdentityMismatch",
     "JournalCorrupt",
+    "MemoryServer",
     "Opened",
     "Position",
     "Store",
     "StoreStats",
+    "memory_store",
     "open_store",
 ]
 
@@ -55,7 +58,7 @@ async def open_store(url: str, data_dir: Path, config: Config) -> Store:
     Raises ConfigError: an unknown URL, no server program, a directory in use or of another store."""
     scheme = urlsplit(url).scheme
     if scheme == "memory":
-        return Journal(MemoryBackend(), config.store)
+        return memory_store(MemoryServer(), config)
     if scheme in NOT_YET:
         raise ConfigError(f"store.url: {scheme}:// is not supported yet; name one server, redis://HOST:PORT")
     if scheme != "embedded" and scheme not in SERVED:
@@ -70,9 +73,14 @@ async def open_store(url: str, data_dir: Path, config: Config) -> Store:
         raise
 
 
+def memory_store(server: MemoryServer, config: Config) -> Store:
+    """A store on a memory server that outlives it; `server.faults` says what goes wrong. For tests and simulations."""
+    return Journal(MemoryBackend(server), config.store)
+
+
 def _backend(scheme: str, url: str, data_dir: Path, config: Config) -> Backend:
     if scheme != "embedded":
-        return RedisBackend(connection_pool(url))
+        return RedisBackend(connection_pool(url), config.store.durability == "replicated")
     if config.store.durability == "replicated":
         raise ConfigError(
             "store.durability is replicated, but the embedded server has no replica; name a server in store.url"

@@ -118,10 +118,10 @@ class Appender:
                 await asyncio.sleep(self._backoff_s)
                 self._backoff_s = min(2 * self._backoff_s, BACKOFF_LAST_S)
             except StoreLost as error:
-                self._lost(error)
+                self.lose(error)
             except Exception as error:
                 log.exception("journal: the append lane broke")
-                self._lost(StoreLost(f"the append lane broke: {error!r}"))
+                self.lose(StoreLost(f"the append lane broke: {error!r}"))
 
     async def _work(self) -> None:
         while not self._queue:
@@ -211,8 +211,13 @@ class Appender:
             case _:
                 return StoreLost(f"frame {frame_id}: {verdict.detail}")
 
-    def _lost(self, error: StoreLost) -> None:
+    def lose(self, error: StoreLost) -> None:
+        """The end: what waits fails with `error`, so does whatever is appended later."""
+        if self.error is not None:
+            return
         self._fail(error)
+        if asyncio.current_task() is not self._task:
+            self._task.cancel()
         self._on_lost(error)
 
     def _fail(self, error: StoreLost) -> None:

@@ -34,10 +34,11 @@ START = Position(0, 0, 0)
 
 
 class Durability(StrEnum):
-    """fsync: on disk when confirmed. relaxed: up to 2 s may be lost with the power. memory: gone with the process.
-    unknown: the server does not let us ask."""
+    """fsync: on disk when confirmed. replicated: a replica has it too. relaxed: up to 2 s may be lost with the power.
+    memory: gone with the process. unknown: the server does not let us ask."""
 
     FSYNC = "fsync"
+    REPLICATED = "replicated"
     RELAXED = "relaxed"
     MEMORY = "memory"
     UNKNOWN = "unknown"

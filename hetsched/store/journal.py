@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from hetsched.config import Store as StoreConfig
-from hetsched.errors import StoreLost
+from hetsched.errors import Deposed, StoreLost
 from hetsched.store import snapshot
 from hetsched.store.appender import BACKOFF_FIRST_S, BACKOFF_LAST_S, Appender
 from hetsched.store.backend import Backend, Head, Health, Manifest
@@ -66,6 +66,13 @@ class Journal:
     async def open(self) -> Opened:
         if self._appender is not None:
             raise AssertionError("a store opens once")
+        try:
+            return await self._open()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _open(self) -> Opened:
         await self._backend.start()
         self._health = await self._at_start(self._backend.health)
         head = await self._open_epoch()
@@ -105,7 +112,7 @@ class Journal:
 
     async def _frames(self, base: Position, head: Head) -> AsyncIterator[bytes]:
         """Payloads after `base` up to the head, each proven to follow the one before."""
-        at, count = base, 64
+        at, count = base, 16
         while at.seq < head.seq:
             batch = await self._at_start(lambda after=at, n=count: self._backend.read(after, n))  # type: ignore[misc]
             if not batch:
@@ -151,7 +158,11 @@ class Journal:
     async def _publish(self, manifest: Manifest) -> None:
         keep = (manifest, *self._generations[:1])
         trim = keep[1].position if len(keep) > 1 else None
-        await self._while_alive(lambda: self._backend.publish(self._epoch, keep, trim))
+        try:
+            await self._while_alive(lambda: self._backend.publish(self._epoch, keep, trim))
+        except Deposed as error:
+            self._lane.lose(error)
+            raise
         gone, self._generations = self._generations[1:], keep
         self._snapshots_total += 1
         self._snapshot_ns = time.monotonic_ns()
@@ -239,12 +250,13 @@ class Journal:
             self.failed.set_result(error)
 
     async def _keep_up(self) -> None:
-        """Ask for the server's health every second; let the identity follow every ten."""
+        """Ask every second how the server is and whether we still lead; let the identity follow every ten."""
         next_note_s = time.monotonic() + IDENTITY_EVERY_S
         while True:
             await asyncio.sleep(HEALTH_EVERY_S)
             try:
                 self._health = await self._backend.health()
+                await self._check_lead()
                 if time.monotonic() >= next_note_s:
                     next_note_s = time.monotonic() + IDENTITY_EVERY_S
                     await self._note_identity()
@@ -252,6 +264,14 @@ class Journal:
                 log.debug("journal: no health: %s", error)
             except Exception:
                 log.exception("journal: upkeep failed; it goes on")
+
+    async def _check_lead(self) -> None:
+        """A daemon that has nothing to append would not notice by itself that it was deposed."""
+        head = await self._backend.head()
+        if head is None:
+            self._lane.lose(StoreLost("the store came back empty"))
+        elif head.epoch > self._epoch:
+            self._lane.lose(Deposed(f"epoch {head.epoch} leads; this daemon opened {self._epoch}"))
 
     async def _note_identity(self) -> None:
         """Write down what is confirmed; under relaxed durability what was when last asked, as the server may yet lose the rest."""

@@ -3,6 +3,9 @@
 The client retries nothing by itself (its default turned one append into two entries); what is repeated is repeated by the
 lane, under the same id. Appends have a connection of their own; everything else shares a small pool. The server's words are
 sorted here: no answer, loading and busy become Unreachable, full becomes a refusal, a primary that turned read-only StoreLost.
+
+The user in the URL needs, on keys `{hetsched}:*`: EVAL, EVALSHA, SCRIPT LOAD, HGETALL, HMGET, HGET, HSET, HDEL, HINCRBY, EXISTS,
+XADD, XRANGE, XTRIM, SET, GET, UNLINK, with `store.durability = "replicated"` WAIT and WAITAOF; better also INFO and CONFIG GET.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from hetsched.store.frame import Frame
 SOCKET_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
 CONNECT_PATIENCE_S = 30.0  # for a server that nobody answers for; one that loads is waited for without end
+REPLICA_TIMEOUT_MS = 4000  # below the lane's own patience for an answer
 OLDEST = (6, 2)
 WAIT_WORDS = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOSCRIPT", "UNBLOCKED")
 FULL_WORDS = ("OOM", "MISCONF", "NOREPLICAS")
@@ -88,38 +92,52 @@ def _sorted(error: redis_errors.ResponseError) -> Exception:
 
 
 class RedisLink:
-    """The connection for appends: commands go out packed, answers come back in order."""
+    """The connection for appends: commands go out packed, answers come back in order.
 
-    def __init__(self, connection: AbstractConnection, sha: bytes) -> None:
+    `wait`: sent behind each frame, a command that answers once a replica has it (a count, compared); None = none."""
+
+    def __init__(self, connection: AbstractConnection, sha: bytes, wait: tuple[Any, ...] | None) -> None:
         self._connection = connection
         self._sha = sha
+        self._wait = wait
 
     async def send(self, frame: Frame) -> None:
-        at, connection = frame.position, self._connection
+        at = frame.position
         with server_words():
-            await connection.send_packed_command(
-                connection.pack_command(
-                    "EVALSHA", self._sha, 2, scripts.HEAD, scripts.JOURNAL, at.epoch, at.seq, at.crc, frame.data
-                ),
-                check_health=False,
+            await self._send(
+                *("EVALSHA", self._sha, 2, scripts.HEAD, scripts.JOURNAL, at.epoch, at.seq, at.crc, frame.data)
             )
+            if self._wait is not None:
+                await self._send(*self._wait)
 
     async def receive(self) -> Verdict:
         try:
             with server_words():
-                word, detail = await self._read()
+                verdict = await self._verdict()
+                if self._wait is not None:
+                    await self._replicas(verdict)
+                return verdict
         except StoreLost as error:
             return Verdict(Answer.BROKEN, str(error))
-        return Verdict(Answer(word.decode()), detail.decode())
 
-    async def _read(self) -> tuple[bytes, bytes]:
+    async def _send(self, *command: Any) -> None:
+        await self._connection.send_packed_command(self._connection.pack_command(*command), check_health=False)
+
+    async def _verdict(self) -> Verdict:
         try:
             word, detail = await self._connection.read_response(disable_decoding=True)
         except redis_errors.ResponseError as error:
             if _word(error) in FULL_WORDS:
-                return b"REFUSED", f"{_word(error)} {error}".encode()
+                return Verdict(Answer.REFUSED, f"{_word(error)} {error}")
             raise
-        return word, detail
+        return Verdict(Answer(word.decode()), detail.decode())
+
+    async def _replicas(self, verdict: Verdict) -> None:
+        """A frame that no replica has yet is not durable: resent, it is a duplicate, and waits again."""
+        counts = await self._connection.read_response(disable_decoding=True)
+        least = min(counts) if isinstance(counts, list) else counts
+        if least < 1 and verdict.answer in (Answer.STORED, Answer.DUPLICATE):
+            raise Unreachable(f"no replica has confirmed frame {verdict.detail} in {REPLICA_TIMEOUT_MS} ms")
 
     async def close(self) -> None:
         await self._connection.disconnect(nowait=True)
@@ -130,10 +148,12 @@ class RedisBackend:
 
     kind = "redis"
 
-    def __init__(self, pool: ConnectionPool) -> None:
+    def __init__(self, pool: ConnectionPool, replicated: bool = False) -> None:
+        """`replicated`: confirm a frame only when a replica has it too."""
         self._pool = pool
+        self._replicated = replicated
         self._client: Redis = Redis(connection_pool=pool)
-        self._old = False  # a server before 7.0
+        self._version: tuple[int, ...] = ()  # () = it does not tell
 
     @property
     def restarts_total(self) -> int:
@@ -178,7 +198,7 @@ class RedisBackend:
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
-        return RedisLink(connection, sha)
+        return RedisLink(connection, sha, self._wait_command() if self._replicated else None)
 
     async def read(self, after: Position, count: int) -> list[tuple[str, bytes]]:
         entries = await self._do("XRANGE", scripts.JOURNAL, f"({after.id}", "+", "COUNT", count)
@@ -237,7 +257,7 @@ class RedisBackend:
         return await self._do("EVAL", self._text(script), len(keys), *keys, *arguments)
 
     def _text(self, script: str) -> str:
-        return scripts.without_shebang(script) if self._old else script
+        return scripts.without_shebang(script) if () < self._version < (7, 0) else script
 
     async def _info(self, section: str) -> dict[str, Any]:
         """The server's own account of itself; empty where its rules forbid asking."""
@@ -262,13 +282,21 @@ class RedisBackend:
             return Durability.RELAXED if persistence.get("aof_enabled") == 0 else Durability.UNKNOWN
         settings = {_text(key): _text(value) for key, value in answer.items()}
         synced = settings.get("appendonly") == "yes" and settings.get("appendfsync") == "always"
+        if synced and self._replicated:
+            return Durability.REPLICATED
         return Durability.FSYNC if synced else Durability.RELAXED
+
+    def _wait_command(self) -> tuple[Any, ...]:
+        """WAITAOF counts disks; servers before 7.2 only know how to count memories."""
+        if self._version >= (7, 2):
+            return ("WAITAOF", 1, 1, REPLICA_TIMEOUT_MS)
+        return ("WAIT", 1, REPLICA_TIMEOUT_MS)
 
     def _check_version(self, version: Any) -> None:
         numbers = tuple(int(part) for part in re.findall(r"\d+", str(version or ""))[:2])
         if numbers and numbers < OLDEST:
             raise ConfigError(f"the store's server is version {version}; the journal needs 6.2 or newer")
-        self._old = bool(numbers) and numbers < (7, 0)
+        self._version = numbers
 
     async def _check_eviction(self) -> None:
         memory = await self._info("memory")

@@ -32,7 +32,8 @@ def without_shebang(script: str) -> str:
     return rest if first.startswith("#!") else script
 
 
-# KEYS head, journal · ARGV epoch, seq, crc, frame · answers [word, head's id]: words of backend.Answer
+# KEYS head, journal · ARGV epoch, seq, crc, frame · answers [word, id of the frame or of the head]: words of backend.Answer
+# The duplicate's HSET changes nothing; it is a write, and WAIT counts replicas up to the connection's own last write.
 APPEND = """#!lua
 local head = redis.call('HMGET', KEYS[1], 'epoch', 'seq')
 if not head[1] then return {'EMPTY', ''} end
@@ -40,7 +41,11 @@ local id, at = ARGV[1] .. '-' .. ARGV[2], head[1] .. '-' .. head[2]
 local epoch, seq = tonumber(head[1]), tonumber(head[2])
 if tonumber(ARGV[2]) <= seq then
   local there = redis.call('XRANGE', KEYS[2], id, id)[1]
-  if there then return {there[2][2] == ARGV[4] and 'DUPLICATE' or 'MISMATCH', at} end
+  if there and there[2][2] ~= ARGV[4] then return {'MISMATCH', at} end
+  if there then
+    redis.call('HSET', KEYS[1], 'seq', head[2])
+    return {'DUPLICATE', id}
+  end
 end
 if tonumber(ARGV[1]) < epoch then return {'DEPOSED', at} end
 if tonumber(ARGV[1]) > epoch or tonumber(ARGV[2]) ~= seq + 1 then return {'BEHIND', at} end
