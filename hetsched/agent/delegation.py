@@ -1,0 +1,96 @@
+"""Whether this agent has a cgroup of its own below which it may give each task one (cgroup v2).
+
+It does under systemd with `Delegate=yes`, in a container with a cgroup namespace of its own, and as an ordinary user whose
+cgroup is writable. It does not take what was not given: a root agent started from a shell leaves the shell's scope alone.
+Without one, tasks are ended by walking their tree, which gets the same done with more looks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from pathlib import Path
+
+
+def tasks_cgroup(name: str) -> Path | None:
+    """A directory for the tasks of the agent called `name`, made if need be; None = none delegated."""
+    own = _own_cgroup()
+    if own is None or not _is_delegated(*own):
+        return None
+    root, relative = own
+    path = root / relative.lstrip("/") / f"hetsched-{name}"
+    try:
+        path.mkdir(exist_ok=True)
+        (path / "cgroup.procs").stat()
+        return path if os.access(path / "cgroup.procs", os.W_OK) else None
+    except OSError:
+        return None
+
+
+def sweep(path: Path, keep: set[str]) -> None:
+    """Ends and removes cgroups of attempts that nobody watches any more. `keep`: names of those that somebody does."""
+    for child in path.iterdir():
+        if child.is_dir() and child.name not in keep:
+            _end(child)
+
+
+def _end(path: Path) -> None:
+    try:
+        (path / "cgroup.kill").write_text("1")
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EACCES):
+            raise
+        for pid in members(path):
+            os.kill(pid, signal.SIGKILL)
+    for inner in sorted(path.rglob("*/"), reverse=True):
+        _remove(inner)
+    _remove(path)
+
+
+def members(path: Path) -> list[int]:
+    """Processes of a cgroup and of those below it; [] if it is gone."""
+    found = []
+    for listing in (path / "cgroup.procs", *path.rglob("*/cgroup.procs")):
+        try:
+            found += [int(line) for line in listing.read_text().split()]
+        except OSError:
+            continue
+    return found
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.rmdir()
+    except OSError:
+        pass  # its processes are on their way out; the next start sweeps again
+
+
+def _own_cgroup() -> tuple[Path, str] | None:
+    """(where cgroup v2 is mounted, this process's path in it)."""
+    relative = next(
+        (line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")), None
+    )
+    if relative is None:
+        return None
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        if after.split()[0] == "cgroup2":
+            return Path(before.split()[4]), relative
+    return None
+
+
+def _is_delegated(root: Path, relative: str) -> bool:
+    path = root / relative.lstrip("/")
+    if os.geteuid() != 0:
+        return os.access(path, os.W_OK) and os.access(path / "cgroup.procs", os.W_OK)
+    if relative == "/":
+        return True  # a container's own, or a machine without a service manager
+    return any(_attribute(path, name) == b"1" for name in ("trusted.delegate", "user.delegate"))
+
+
+def _attribute(path: Path, name: str) -> bytes:
+    try:
+        return os.getxattr(path, name)
+    except OSError:
+        return b""

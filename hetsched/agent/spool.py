@@ -1,0 +1,155 @@
+"""Attempts on disk: one directory each below `tasks/`, in the files that `hetsched.agent.shim` describes.
+
+Promises: a directory's name says whose it is, so a start for an attempt that was ever here is recognised, whatever was in memory;
+the record is on disk (fsync, its directory too) before `prepare` returns; nothing outside `tasks/` is ever opened or removed.
+All calls block; the runner makes them in its threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from hetsched.agent.attempts import Key, Outcome
+from hetsched.agent.shim import files
+
+_LONGEST = 180  # bytes of a readable name; a file name may have 255
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt's directory says. `shim`: (pid, start time); `task_pid`: of its first process, which leads its session."""
+
+    key: Key
+    record: dict[str, Any]
+    shim: tuple[int, int] | None = None
+    task_pid: int | None = None
+    started_at: float = 0.0
+    outcome: Outcome | None = None
+    settled: bool = False
+
+
+def directory_name(key: Key) -> str:
+    """`train/7` attempt 2 → `train%2F7.2`. A name that would be too long is a hash."""
+    readable = quote(key.task, safe="")
+    if len(readable) > _LONGEST:
+        readable = "sha256-" + hashlib.sha256(key.task.encode()).hexdigest()
+    return f"{readable}.{key.attempt}"
+
+
+class Spool:
+    """The directory `root` of one agent. `shared` lets other users pass through (not look): their tasks work below it."""
+
+    def __init__(self, root: Path, *, shared: bool) -> None:
+        self.root = root
+        self._mode = 0o711 if shared else 0o700
+        make_directory(root, self._mode)
+
+    def path(self, key: Key) -> Path:
+        return self.root / directory_name(key)
+
+    def prepare(self, key: Key, record: dict[str, Any]) -> None:
+        """Writes the record of a new attempt, durably. FileExistsError: it was here before."""
+        path = self.path(key)
+        os.mkdir(path, self._mode)
+        os.chmod(path, self._mode)
+        self._write(key, "attempt.json", {"task": key.task, "attempt": key.attempt, **record}, durable=True)
+        _sync_directory(self.root)
+
+    def ask_to_stop(self, key: Key, reason: str, grace_s: float) -> None:
+        """Leaves the wish for the shim, which looks when it is nudged."""
+        self._write(key, "stop.json", {"reason": reason, "grace_s": grace_s}, durable=False)
+
+    def write_outcome(self, key: Key, outcome: Outcome) -> None:
+        """How it ended, where no shim can write that down: held attempts, those never started, those whose shim was killed."""
+        path = self.path(key)
+        if not path.exists():
+            self.prepare(key, {})
+        content = {"succeeded": outcome.succeeded, "exit_code": outcome.exit_code, "reason": outcome.reason}
+        self._write(key, "exit.json", {**content, "ended_at": time.time()}, durable=True)
+
+    def settle(self, key: Key) -> None:
+        """The daemon has its end. Not durable: forgetting this means saying the end once more."""
+        try:
+            (self.path(key) / "settled").touch()
+        except FileNotFoundError:
+            pass  # never prepared, or removed by hand
+
+    def outcome(self, key: Key) -> Outcome | None:
+        """How it ended, if that is on disk."""
+        return self._outcome(self.path(key))
+
+    def take_from_shims(self, key: Key) -> bool:
+        """Makes sure that no shim will ever start this attempt; False if one has it already."""
+        with _Opened(self.path(key)) as directory:
+            return files.create_whole(directory, "shim.pid", {"pid": 0, "start_time": 0})
+
+    def find(self, path: Path) -> Found | None:
+        """What is in an attempt's directory; None if it has no whole record (the agent died while it wrote one: nothing began)."""
+        with _Opened(path) as directory:
+            record = files.read_whole(directory, "attempt.json")
+            shim = files.read_whole(directory, "shim.pid")
+            started = files.read_whole(directory, "started.json") or {}
+        if record is None:
+            return None
+        return Found(
+            key=Key(record["task"], record["attempt"]),
+            record=record,
+            shim=(shim["pid"], shim["start_time"]) if shim else None,
+            task_pid=started.get("pid"),
+            started_at=started.get("started_at", 0.0),
+            outcome=self._outcome(path),
+            settled=(path / "settled").exists(),
+        )
+
+    def directories(self) -> list[Path]:
+        """Of every attempt that left anything."""
+        return [path for path in self.root.iterdir() if path.is_dir() and not path.is_symlink()]
+
+    def remove(self, path: Path) -> None:
+        """An attempt's directory with its logs and its work directory; links in there are removed, never followed."""
+        assert path.parent == self.root, f"{path} is not an attempt's directory"
+        shutil.rmtree(path, ignore_errors=True)
+
+    def _write(self, key: Key, name: str, content: dict[str, Any], *, durable: bool) -> None:
+        with _Opened(self.path(key)) as directory:
+            files.write_whole(directory, name, content, durable=durable)
+
+    @staticmethod
+    def _outcome(path: Path) -> Outcome | None:
+        with _Opened(path) as directory:
+            content = files.read_whole(directory, "exit.json")
+        return None if content is None else Outcome(content["succeeded"], content["exit_code"], content["reason"])
+
+
+def make_directory(path: Path, mode: int) -> None:
+    """With exactly this mode, its parents as they come; one that exists keeps its own."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir()
+        path.chmod(mode)
+
+
+class _Opened:
+    """A directory's handle for a `with`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> int:
+        self._handle = files.open_directory(str(self._path))
+        return self._handle
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
+
+
+def _sync_directory(path: Path) -> None:
+    with _Opened(path) as handle:
+        os.fsync(handle)

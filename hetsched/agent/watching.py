@@ -1,0 +1,63 @@
+"""Which shims live: a pidfd each, readable the moment its shim is gone, however that happened.
+
+A pidfd names one process for ever, so a nudge cannot hit whoever got its pid later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+from hetsched.agent.attempts import Key
+from hetsched.agent.shim import processes
+
+
+class Shims:
+    """The living shims by attempt. `gone(key)` is called in the event loop, once for each watched shim that is no more."""
+
+    def __init__(self, gone: Callable[[Key], None]) -> None:
+        self._gone = gone
+        self._handles: dict[Key, int] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._handles
+
+    def watch(self, key: Key, pid: int, started: int) -> bool:
+        """False if no process of that pid and start time lives (any more)."""
+        if key in self._handles:
+            return True
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError:
+            return False
+        if not processes.is_alive(pid, started):
+            os.close(handle)
+            return False
+        self._handles[key] = handle
+        asyncio.get_running_loop().add_reader(handle, self._ended, key)
+        return True
+
+    def nudge(self, key: Key) -> None:
+        """ "Look at stop.json"."""
+        handle = self._handles.get(key)
+        if handle is not None:
+            try:
+                signal.pidfd_send_signal(handle, signal.SIGUSR1)
+            except ProcessLookupError:
+                pass  # `_ended` is on its way
+
+    def close(self) -> None:
+        """Looks away; the shims go on."""
+        for key in list(self._handles):
+            self._release(key)
+
+    def _ended(self, key: Key) -> None:
+        self._release(key)
+        self._gone(key)
+
+    def _release(self, key: Key) -> None:
+        handle = self._handles.pop(key)
+        asyncio.get_running_loop().remove_reader(handle)
+        os.close(handle)
