@@ -9,6 +9,8 @@ from hetsched.cli import exits, words
 from hetsched.cli.output import emit, emit_json, pairs, table
 from hetsched.cli.parser import Usage, add_reading, client_of, nearest
 from hetsched.cli.table import Command
+from hetsched.client import Client
+from hetsched.errors import NotFound
 
 
 def items(answer: Any, name: str) -> list[dict[str, Any]]:
@@ -37,18 +39,16 @@ def _node_list(options: argparse.Namespace) -> int:
 
 
 def _node_row(node: dict[str, Any]) -> tuple[object, ...]:
+    cpu, memory = node.get("cpu", 0), node.get("memory", 0)
+    state = "draining" if node.get("draining") else "cordoned" if node.get("cordoned") else node.get("state", "")
     return (
-        tuple("" for _ in range(7))
-        if not node
-        else (
-            node.get("name", ""),
-            node.get("state", ""),
-            "",
-            "",
-            "",
-            "",
-            words.value(node.get("labels", {})),
-        )
+        node.get("name", ""),
+        state,
+        f"{cpu - node.get('cpu_free', cpu):g}/{cpu:g}",
+        f"{words.size(memory - node.get('memory_free', memory))}/{words.size(memory)}",
+        node.get("device_count", 0),
+        node.get("running", 0),
+        words.value(node.get("labels", {})),
     )
 
 
@@ -88,18 +88,22 @@ def _device_list(options: argparse.Namespace) -> int:
 
 
 def _device_table(devices: list[dict[str, Any]]) -> None:
-    table(("NODE", "DEVICE", "MODEL", "USED", "MEMORY", "HEALTH", "LOAD"), map(_device_row, devices))
+    table(("NODE", "DEVICE", "MODEL", "USED", "MEMORY", "HEALTH", "LOAD", "TASKS"), map(_device_row, devices))
 
 
 def _device_row(device: dict[str, Any]) -> tuple[object, ...]:
+    reading = device.get("reading") or {}
+    load = reading.get("utilization_percent")
+    memory = device.get("memory")
     return (
         device.get("node", ""),
         device.get("id", ""),
         device.get("model") or "-",
-        "",
-        "",
+        words.amount(device.get("share_used", 0)),
+        "-" if memory is None else f"{words.size(device.get('memory_reserved', 0))}/{words.size(memory)}",
         device.get("health", ""),
-        "",
+        "-" if load is None else f"{load:.0f} %",
+        ",".join(holder["task"] for holder in device.get("tasks", ())),
     )
 
 
@@ -108,35 +112,44 @@ def _queue_list(options: argparse.Namespace) -> int:
     if options.json:
         emit_json(answer)
         return exits.OK
-    columns = ("QUEUE", "WEIGHT", "GUARANTEED", "LIMIT", "USED", "QUEUED", "RUNNING")
+    columns = ("QUEUE", "WEIGHT", "GUARANTEED", "LIMIT", "USED", "WAITING", "RUNNING")
     table(columns, map(_queue_row, items(answer, "queues")))
     return exits.OK
 
 
 def _queue_row(queue: dict[str, Any]) -> tuple[object, ...]:
-    return tuple(
-        words.value(queue.get(n)) for n in ("name", "weight", "guaranteed", "limit", "used", "queued", "running")
-    )
+    amounts = (words.amounts(queue.get(name) or {}) or "-" for name in ("guaranteed", "limit", "used"))
+    return (queue.get("name", ""), queue.get("weight", ""), *amounts, queue.get("waiting", 0), queue.get("running", 0))
 
 
 def _queue_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="QUEUE", help="research, or research/vision below it")
-    parser.add_argument("--weight", type=float, metavar="N")
+    parser.add_argument("--weight", type=int, metavar="N")
     parser.add_argument("--guaranteed", action="append", metavar="WHAT=N", help="gpu=8, cpu=64, memory=1Ti; may repeat")
     parser.add_argument("--limit", action="append", metavar="WHAT=N")
     add_reading(parser)
 
 
 def _queue_set(options: argparse.Namespace) -> int:
-    body: dict[str, Any] = {} if options.weight is None else {"weight": options.weight}
+    """The daemon replaces a queue whole; what was not given stays as it is."""
+    given: dict[str, Any] = {} if options.weight is None else {"weight": options.weight}
     for name in ("guaranteed", "limit"):
         if getattr(options, name):
-            body[name] = dict(_amount(name, text) for text in getattr(options, name))
-    if not body:
+            given[name] = dict(_amount(name, text) for text in getattr(options, name))
+    if not given:
         raise Usage("set what? --weight, --guaranteed or --limit")
-    answer = client_of(options).set_queue(options.name, body)
+    client = client_of(options)
+    answer = client.set_queue(options.name, {**_as_it_is(client, options.name), **given})
     emit_json(answer) if options.json else emit(f"{options.name} is set")
     return exits.OK
+
+
+def _as_it_is(client: Client, name: str) -> dict[str, Any]:
+    try:
+        queue = client.queue(name)
+    except NotFound:
+        return {}
+    return {field: queue[field] for field in ("weight", "guaranteed", "limit") if field in queue}
 
 
 def _amount(flag: str, text: str) -> tuple[str, Any]:

@@ -19,7 +19,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queue")
     parser.add_argument("--label", metavar="K=V")
     parser.add_argument("--qos")
-    parser.add_argument("--since", metavar="TIME", help="submitted since: seconds since 1970 or RFC 3339")
+    parser.add_argument("--since", metavar="TIME", help="submitted since, RFC 3339")
     parser.add_argument("--limit", type=int, default=_LIMIT, metavar="N", help=f"at most so many ({_LIMIT}; 0: all)")
     add_reading(parser)
 
@@ -66,7 +66,7 @@ def _show(options: argparse.Namespace) -> int:
     return exits.OK
 
 
-_TIMES = ("submitted_at", "placed_at", "started_at", "ended_at", "deadline_at")
+_TIMES = ("submitted_at", "changed_at", "deadline")
 _APART = {"spec", "attempts", "placement", "claim", *_TIMES}
 
 

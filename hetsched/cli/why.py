@@ -22,32 +22,24 @@ def _why(options: argparse.Namespace) -> int:
     return exits.OK
 
 
-_APART = {"id", "state", "reason", "detail", "reasons", "ruled_out", "nodes", "remedies", "history"}
-
-
 def _tell(answer: dict[str, Any]) -> None:
-    head = f"{answer.get('id', '')} {answer.get('state', '')}"
-    if answer.get("reason"):
-        head += f": {answer['reason']}"
-    emit(one_line(head))
-    if answer.get("detail"):
-        emit(one_line(answer["detail"]))
-    pairs((name.replace("_", " "), words.value(value)) for name, value in answer.items() if name not in _APART)
-    _reasons(answer.get("reasons"))
-    _ruled_out(answer.get("ruled_out") or answer.get("nodes"))
+    emit(one_line(f"{answer.get('id', '')} is {answer.get('state', '')}: {answer.get('reason', '')}"))
+    emit("  " + one_line(answer.get("detail", "")))
+    for reason in answer.get("secondary") or ():
+        emit("  also " + one_line(f"{reason.get('reason', '')}: {reason.get('detail', '')}"))
+    rows = [(name.replace("_", " "), words.value(answer.get(name))) for name in _SHOWN]
+    pairs(("  " + name, value) for name, value in rows)
+    if answer.get("claim"):
+        claim = answer["claim"]
+        emit("  " + one_line(f"claim on {claim.get('node')}: {claim.get('proof', '')}"))
+        emit("  " + one_line(f"its price: {claim.get('price_device_seconds', 0):g} device seconds of lost work"))
     for remedy in answer.get("remedies") or ():
-        emit(one_line(f"would help: {words.value(remedy)}"))
-
-
-def _reasons(reasons: Any) -> None:
-    for reason in reasons or ():
-        emit(one_line(f"  {words.value(reason)}"))
-
-
-def _ruled_out(found: Any) -> None:
-    if isinstance(found, dict) and found:
+        emit(one_line(f"  would help: {words.value(remedy)}"))
+    if answer.get("nodes"):
         emit()
-        table(("NODES", "RULED OUT BY"), [(words.value(count), reason) for reason, count in found.items()])
+        table(("NODES", "RULED OUT BY"), [(count, why.replace("_", " ")) for why, count in answer["nodes"].items()])
 
+
+_SHOWN = ("position", "eta_seconds", "nodes_that_fit", "nodes_that_could_ever")
 
 COMMANDS = {"why": Command(_arguments, _why)}

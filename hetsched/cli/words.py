@@ -24,6 +24,12 @@ def amount(milli: float | None) -> str:
     return "-" if milli is None else f"{milli / 1000:g}"
 
 
+def amounts(found: dict[str, Any]) -> str:
+    """gpu=2 memory=16Gi; what is zero is left out."""
+    told = ((name, size(n) if name == "memory" else f"{n:g}") for name, n in found.items() if n)
+    return " ".join(f"{name}={text}" for name, text in told)
+
+
 def devices(found: Iterable[dict[str, Any]]) -> str:
     """gpu-0,gpu-1:0.5 (whole devices without their share)."""
     return ",".join(d["id"] + ("" if d.get("share", 1000) == 1000 else f":{amount(d['share'])}") for d in found)

@@ -197,6 +197,11 @@ class Client:
         """Every tenant queue."""
         return self._get("/v1/queues")
 
+    def queue(self, name: str) -> dict[str, Any]:
+        """One queue."""
+        answer: dict[str, Any] = self._get(f"/v1/queues/{_name(name)}")
+        return answer
+
     def set_queue(self, name: str, body: Mapping[str, Any]) -> Any:
         """weight, guaranteed, limit."""
         return self._http.call("PUT", f"/v1/queues/{_name(name)}", _encode(body), headers=_JSON, repeatable=True)

@@ -157,7 +157,9 @@ class _Handler(BaseHTTPRequestHandler):
             case "GET", "devices":
                 return 200, {"devices": [{"node": "n0", "id": "gpu-0", "model": "A100", "health": "healthy"}]}
             case "GET", "queues":
-                return 200, {"queues": [{"name": "default", "weight": 1}]}
+                return 200, {"queues": [{"name": "default", "weight": 1, "used": {"gpu": 2.5, "memory": 2**34}}]}
+            case "GET", "queues", "research/vision":
+                return 200, {"name": "research/vision", "weight": 3, "guaranteed": {"gpu": 8}, "limit": {"gpu": 16}}
             case "PUT", "queues", name:
                 return 200, {"name": name, **body}
             case "GET", "events":

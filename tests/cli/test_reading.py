@@ -110,11 +110,15 @@ def test_following_copies_the_log_of_every_attempt(daemon: FakeDaemon, call: Cal
     assert (said.code, said.out) == (0, "line\nline\n")
 
 
-def test_queue_set_sends_what_was_written(daemon: FakeDaemon, call: Call) -> None:
-    assert (
-        call("queue", "set", "research/vision", "--weight", "2", "--guaranteed", "gpu=8", "--limit", "memory=1Ti").code
-        == 0
-    )
+def test_queue_set_keeps_what_was_not_given(daemon: FakeDaemon, call: Call) -> None:
+    assert call("queue", "set", "research/vision", "--weight", "2", "--limit", "memory=1Ti").code == 0
     method, path, body, _ = daemon.asked[-1]
     assert (method, path) == ("PUT", "/v1/queues/research%2Fvision")
-    assert body == {"weight": 2.0, "guaranteed": {"gpu": 8.0}, "limit": {"memory": "1Ti"}}
+    assert body == {"weight": 2, "guaranteed": {"gpu": 8}, "limit": {"memory": "1Ti"}}
+    assert call("queue", "set", "new", "--weight", "1").code == 0
+
+
+def test_the_cluster_in_tables(daemon: FakeDaemon, call: Call) -> None:
+    assert call("queue", "list").out.splitlines()[1].split() == "default 1 - - gpu=2.5 memory=16Gi 0 0".split()
+    assert call("device", "list").out.splitlines()[1].split() == "n0 gpu-0 A100 0 - healthy -".split()
+    assert call("node", "list").out.splitlines()[1].split()[:2] == ["n0", "ready"]
