@@ -1,0 +1,83 @@
+"""The application, made from the table of routes, and the listener it is served by."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from hetsched import __version__
+from hetsched.api.call import Call, admit
+from hetsched.api.desk import DESK, Desk
+from hetsched.api.problem import problems
+from hetsched.api.protocol import Door, Doorman
+from hetsched.api.routes import ROUTES, Route
+
+BACKLOG = 1024
+HEADERS = {
+    "Server": f"hetsched/{__version__}",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def make_app(desk: Desk) -> web.Application:
+    """All routes over this desk."""
+    app = web.Application(middlewares=[problems], client_max_size=0)
+    app[DESK] = desk
+    app.on_response_prepare.append(_sign)
+    for route in ROUTES:
+        app.router.add_route(route.method, route.path, _handler(route))
+    return app
+
+
+def _handler(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        token = admit(request, route.scope)
+        return await route.handler(Call(request, token, route.parameters))
+
+    return handle
+
+
+async def _sign(request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("Cache-Control", "no-store")
+
+
+class Listener:
+    """Serves the application on sockets; `stop` lets requests under way end."""
+
+    def __init__(self, desk: Desk, *, drain_s: float) -> None:
+        server = desk.config.server
+        self.desk = desk
+        self.doorman = Doorman(server.header_timeout, server.connections_per_address)
+        self._settings: dict[str, Any] = {"auto_decompress": False, "access_log": None, "keepalive_timeout": 75.0}
+        self._runner = web.AppRunner(make_app(desk), shutdown_timeout=drain_s, **self._settings)
+        self._server: asyncio.AbstractServer | None = None
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
+        """Listen; the port that was bound. Raises OSError."""
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        server = self._runner.server
+        assert server is not None
+
+        def door() -> Door:
+            return Door(self.doorman, server, loop=loop, **self._settings)
+
+        self._server = await loop.create_server(door, host, port, ssl=tls, backlog=BACKLOG)
+        bound: socket.socket = self._server.sockets[0]
+        port_bound: int = bound.getsockname()[1]
+        return port_bound
+
+    async def stop(self) -> None:
+        """Accept no more, answer what is under way, close."""
+        if self._server is not None:
+            self._server.close()
+        await self._runner.cleanup()

@@ -1,0 +1,164 @@
+"""Reading a request's body: limits before and after decompression, a deadline, and its media type.
+
+Promises: at most `limits.body_bytes` are ever held, compressed or not, announced or chunked; a body that does not come in time is a 408;
+what cannot be decoded is a 4xx that says where. Decompression is done here and not by aiohttp, so that the limit holds for each half.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import zlib
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from hetsched.api.problem import plain
+from hetsched.errors import Problem, TooLarge
+from hetsched.model import parse_json
+
+JSON, NDJSON, MSGPACK = "application/json", "application/x-ndjson", "application/msgpack"
+MAX_DEPTH = 32
+
+T = TypeVar("T")
+
+
+async def read_body(request: web.Request, limit_bytes: int, deadline_s: float) -> bytes:
+    """The body, decompressed; TooLarge, or a Problem of status 400, 408 or 415."""
+    announced = request.content_length
+    if announced is not None and announced > limit_bytes:
+        raise _too_large(limit_bytes)
+    try:
+        async with asyncio.timeout(deadline_s):
+            raw = await _read(request, limit_bytes)
+    except TimeoutError:
+        raise plain(
+            408, "deadline", "The request came too slowly", f"its body was not there after {deadline_s:g} s"
+        ) from None
+    except web.RequestPayloadError as error:
+        raise Problem(f"the body cannot be read: {error}", code="malformed") from None
+    return _decompress(raw, request.headers.get("Content-Encoding", "identity"), limit_bytes)
+
+
+async def _read(request: web.Request, limit_bytes: int) -> bytes:
+    pieces, size = [], 0
+    async for piece in request.content.iter_any():
+        size += len(piece)
+        if size > limit_bytes:
+            raise _too_large(limit_bytes)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _decompress(raw: bytes, encoding: str, limit_bytes: int) -> bytes:
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return raw
+    if encoding not in ("gzip", "deflate"):
+        raise Problem(
+            f"Content-Encoding {encoding!r} is not understood; gzip and deflate are", code="unsupported_media"
+        )
+    inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32 if encoding == "gzip" else zlib.MAX_WBITS)
+    try:
+        body = inflate.decompress(raw, limit_bytes + 1)
+    except zlib.error as error:
+        raise Problem(f"the body is no {encoding}: {error}", code="malformed") from None
+    if len(body) > limit_bytes:
+        raise _too_large(limit_bytes)
+    if not inflate.eof:
+        raise Problem(f"the body is {encoding} cut short", code="malformed")
+    return body
+
+
+def _too_large(limit_bytes: int) -> TooLarge:
+    return TooLarge(f"a body may have {limit_bytes} bytes (limits.body_bytes), before and after decompression")
+
+
+# ---------------------------------------------------------------------- media types
+
+
+def media_type(request: web.Request, allowed: tuple[str, ...]) -> str:
+    """The media type of the body, one of `allowed`; Problem 415 names them."""
+    name, _, parameters = request.headers.get("Content-Type", "").partition(";")
+    name = name.strip().lower()
+    charset = parameters.lower().replace(" ", "").replace('"', "").partition("charset=")[2].partition(";")[0]
+    if name not in allowed:
+        said = f"Content-Type {name!r}" if name else "a body without Content-Type"
+        raise Problem(f"{said} is not understood here; send {' or '.join(allowed)}", code="unsupported_media")
+    if charset not in ("", "utf-8", "utf8", "us-ascii"):
+        raise Problem(f"charset {charset!r} is not understood; send UTF-8", code="unsupported_media")
+    return name
+
+
+def decode(body: bytes, media: str) -> Any:
+    """Plain values of a body; a Problem says what is wrong and where."""
+    if media == NDJSON:
+        return list(_lines(body))
+    if media == MSGPACK:
+        return _unpack(body)
+    return parse_json(body)
+
+
+def _lines(body: bytes) -> Iterator[Any]:
+    for number, line in enumerate(body.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield parse_json(line)
+        except Problem as problem:
+            raise Problem(
+                f"line {number}: {problem.detail}", errors=problem.under(f"/{number - 1}").errors, code=problem.code
+            ) from None
+
+
+def _unpack(body: bytes) -> Any:
+    try:
+        value = msgspec.msgpack.decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError) as error:
+        raise Problem(f"the body is no msgpack: {error}", code="malformed") from None
+    _check_plain(value)
+    return value
+
+
+def _check_plain(value: Any) -> None:
+    """What msgpack can say and JSON cannot, and nesting, are refused with the place."""
+    rest: list[tuple[str, Any, int]] = [("", value, 1)]
+    while rest:
+        pointer, item, depth = rest.pop()
+        if depth > MAX_DEPTH:
+            raise Problem.at(pointer, f"nested deeper than {MAX_DEPTH}", code="malformed")
+        if isinstance(item, dict):
+            for key, inner in item.items():
+                if not isinstance(key, str):
+                    raise Problem.at(pointer, f"keys have to be text, {key!r:.40} is not", code="malformed")
+                rest.append((f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}", inner, depth + 1))
+        elif isinstance(item, list):
+            rest.extend((f"{pointer}/{index}", inner, depth + 1) for index, inner in enumerate(item))
+        elif isinstance(item, float) and not math.isfinite(item):
+            raise Problem.at(pointer, "NaN and infinity are no numbers here", code="malformed")
+        elif item is not None and not isinstance(item, bool | int | float | str):
+            raise Problem.at(pointer, f"{type(item).__name__} has no meaning here", code="malformed")
+
+
+# ---------------------------------------------------------------------- small bodies
+
+
+def typed(value: Any, shape: type[T]) -> T:
+    """`value` as a Struct; Problem 422 with the pointer of the fault."""
+    if not isinstance(value, dict):
+        raise Problem.at("", "the body has to be an object")
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `")
+        raise Problem.at(_pointer(path, text), text[:1].lower() + text[1:]) from None
+
+
+def _pointer(path: str, text: str) -> str:
+    """`$.a[0].b` → `/a/0/b`; a field that is missing or unknown is named in the text only."""
+    pointer = path.rstrip("`").removeprefix("$").replace("[", "/").replace("]", "").replace(".", "/")
+    if "field `" in text:
+        pointer += "/" + text.partition("field `")[2].partition("`")[0]
+    return pointer

@@ -1,0 +1,49 @@
+"""What the handlers stand on: one object in the application that says how far the daemon is, and who may ask it.
+
+The listener opens before the journal has been read, so that a client gets an honest 503 during a recovery; `daemon` is there once ready.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from hetsched.errors import Unavailable
+
+if TYPE_CHECKING:
+    from hetsched.config import Config
+    from hetsched.daemon.auth import Tokens
+    from hetsched.daemon.daemon import Daemon
+
+
+class Desk:
+    """`hosts`: names accepted in the Host header, None = any. `closing`: streams end, nothing new is taken."""
+
+    def __init__(self, config: Config, tokens: Tokens, *, hosts: frozenset[str] | None, insecure: bool) -> None:
+        self.config = config
+        self.tokens = tokens
+        self.hosts = hosts
+        self.insecure = insecure
+        self.began_s = time.monotonic()
+        self.daemon: Daemon | None = None
+        self.state = "recovering"
+
+    def open(self, daemon: Daemon) -> None:
+        """The journal is read; serve."""
+        self.daemon = daemon
+        self.state = "ready"
+
+    def close(self) -> None:
+        """Stopping: 503 from now on."""
+        self.state = "stopping"
+
+    def ready(self) -> Daemon:
+        """The daemon; Unavailable while it recovers or stops."""
+        if self.daemon is None or self.state != "ready":
+            raise Unavailable(f"the daemon is {self.state}; try again", retry_after=1.0)
+        return self.daemon
+
+
+DESK = web.AppKey("desk", Desk)

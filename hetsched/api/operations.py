@@ -1,0 +1,58 @@
+"""What operators, probes and people meet first: health, readiness, version, metrics, the description, and the page at `/`."""
+
+from __future__ import annotations
+
+import platform
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from hetsched import __version__
+from hetsched.api.call import Call
+from hetsched.api.openapi import document
+from hetsched.api.page import PAGE
+from hetsched.wire import PROTOCOL
+
+
+async def healthz(call: Call) -> web.Response:
+    """The process lives and its loop turns."""
+    return call.answer({"status": "ok", "state": call.desk.state})
+
+
+async def readyz(call: Call) -> web.Response:
+    """200 when it serves; 503 while it recovers or stops."""
+    daemon = call.desk.ready()
+    return call.answer({"status": "ready", "epoch": daemon.epoch})
+
+
+async def version(call: Call) -> web.Response:
+    """What this is."""
+    return call.answer(
+        {
+            "name": "hetsched",
+            "version": __version__,
+            "api": "v1",
+            "protocol": PROTOCOL,
+            "python": platform.python_version(),
+        }
+    )
+
+
+async def metrics(call: Call) -> web.Response:
+    """For Prometheus."""
+    daemon = call.daemon
+    return web.Response(body=daemon.metrics.render(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def openapi(call: Call) -> web.Response:
+    """OpenAPI 3.1 of all this."""
+    return call.answer(document())
+
+
+async def page(call: Call) -> web.Response:
+    """For people who open the address in a browser."""
+    return web.Response(
+        text=PAGE,
+        content_type="text/html",
+        headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
+    )

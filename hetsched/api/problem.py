@@ -1,0 +1,83 @@
+"""Errors become answers here and nowhere else: `application/problem+json` (RFC 9457), for every status from 400 on.
+
+Promise: no traceback, no HTML, no empty error leaves the daemon; what is our own fault is a 500 with a number that is in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from hetsched.errors import HetschedError, Problem
+
+log = logging.getLogger("hetsched.api")
+
+MEDIA_TYPE = "application/problem+json"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The one middleware: every exception of a handler becomes an answer."""
+    try:
+        return await handler(request)
+    except HetschedError as error:
+        return refuse(error)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        return _from_aiohttp(request, error)
+    except (asyncio.CancelledError, ConnectionError):
+        raise
+    except Exception:
+        number = secrets.token_hex(4)
+        log.exception("%s %s failed, number %s", request.method, request.path, number)
+        return refuse(HetschedError(f"this is a fault of the daemon, not of the request; its log has it as {number}"))
+
+
+def refuse(error: HetschedError) -> web.Response:
+    """The answer for an error of the tree."""
+    return problem_response(error.status, error.body(), headers_of(error))
+
+
+def headers_of(error: HetschedError) -> dict[str, str]:
+    """Retry-After and WWW-Authenticate, where they belong."""
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(max(1, round(error.retry_after)))
+    elif error.status == 503:
+        headers["Retry-After"] = "1"
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return headers
+
+
+def problem_response(status: int, body: dict[str, Any], headers: dict[str, str]) -> web.Response:
+    """A problem as it goes out."""
+    return web.Response(status=status, body=msgspec.json.encode(body), content_type=MEDIA_TYPE, headers=headers)
+
+
+def plain(status: int, kind: str, title: str, detail: str) -> Problem:
+    """A problem of HTTP itself, which has no code in the error tree (405, 408, 421 …)."""
+    return Problem(detail, code="malformed", status=status, title=title, type=f"urn:hetsched:problem:{kind}")
+
+
+def _from_aiohttp(request: web.Request, error: web.HTTPException) -> web.Response:
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(error.allowed_methods - {"HEAD", "OPTIONS"}))
+        fault = plain(405, "method", "The method does not exist here", f"{request.path} answers {allowed}")
+        answer = refuse(fault)
+        answer.headers["Allow"] = error.headers["Allow"]
+        return answer
+    if error.status == 404:
+        return refuse(
+            plain(404, "not_found", "There is no such path", f"{request.path} is none; /openapi.json lists all")
+        )
+    return refuse(plain(error.status, "http", error.reason, error.text or error.reason))

@@ -1,0 +1,129 @@
+"""The outermost door: one connection's HTTP, hardened. Deadlines, a cap per address, and problem+json for what is no HTTP at all.
+
+aiohttp itself waits for ever for the rest of a request line, and answers broken HTTP with text. This subclass closes a connection
+whose head is not complete `head_s` after its first byte (or after connecting), refuses more than `per_address` connections from one
+address, and answers in problem+json. Body deadlines are in `body.py`, where bodies are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any, cast
+
+import msgspec
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from hetsched.api.problem import MEDIA_TYPE, plain, refuse
+
+
+class Doorman:
+    """Counts connections per address; shared by all connections of one listener."""
+
+    def __init__(self, head_s: float, per_address: int) -> None:
+        self.head_s = head_s
+        self.per_address = per_address
+        self.refused_total = 0
+        self._open: Counter[str] = Counter()
+
+    def enter(self, address: str) -> bool:
+        """One more from there; False = over the cap."""
+        if self._open[address] >= self.per_address:
+            self.refused_total += 1
+            return False
+        self._open[address] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """One less."""
+        self._open[address] -= 1
+        if self._open[address] <= 0:
+            del self._open[address]
+
+
+class Door(RequestHandler):
+    """One connection."""
+
+    __slots__ = ("_address", "_doorman", "_head_timer")
+
+    def __init__(self, doorman: Doorman, server: web.Server, **settings: Any) -> None:
+        super().__init__(server, **settings)
+        self._doorman = doorman
+        self._address: str | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        address = str(peer[0]) if isinstance(peer, tuple) and peer else "local"
+        if not self._doorman.enter(address):
+            most = self._doorman.per_address
+            self._turn_away(
+                429, "connections", "Too many connections", f"{address} has {most} open, and may have no more"
+            )
+            return
+        self._address = address
+        self._await_head()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._head_came()
+        if self._address is not None:
+            self._doorman.leave(self._address)
+            self._address = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        between_requests = self._is_waiting()
+        super().data_received(data)
+        if not between_requests:
+            return
+        if not self._is_waiting():
+            self._head_came()
+        elif self._head_timer is None:
+            self._await_head()
+
+    def _is_waiting(self) -> bool:
+        """Whether the head of a request is what has to come next."""
+        return self._waiter is not None and not self._waiter.done()
+
+    def _await_head(self) -> None:
+        self._head_timer = self._loop.call_later(self._doorman.head_s, self._head_is_late)
+
+    def _head_came(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if self._is_waiting():
+            self._turn_away(
+                408,
+                "deadline",
+                "The request came too slowly",
+                f"its head was not complete after {self._doorman.head_s:g} s",
+            )
+
+    def _turn_away(self, status: int, kind: str, title: str, detail: str) -> None:
+        """Answer without a request, and close."""
+        body = msgspec.json.encode(plain(status, kind, title, detail).body())
+        head = (
+            f"HTTP/1.1 {status} {title}\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n"
+            f"{'Retry-After: 1' if status == 429 else 'Cache-Control: no-store'}\r\nConnection: close\r\n\r\n"
+        )
+        if self.transport is not None:
+            cast(asyncio.WriteTransport, self.transport).write(head.encode() + body)
+        self.force_close()
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """What is no HTTP, in the words of the parser."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun; nothing can be said any more")
+        said = (message or str(exc or "")).strip().splitlines()
+        detail = said[0][:200] if said and status < 500 else "the request could not be read"
+        answer = refuse(plain(status, "http", "This is no HTTP request", detail))
+        answer.force_close()
+        return answer

@@ -1,0 +1,141 @@
+"""The small bodies that are read, and the shape of what is answered, as Structs: decoded with them, documented from them.
+
+Tasks themselves are read by `hetsched.model`; `TaskBody` states their fields for `/openapi.json`, and a test keeps the two equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class FinishBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The end of a lease-only task. `attempt`: the one that has ended; a stale one is refused."""
+
+    attempt: int
+    status: Literal["succeeded", "failed"]
+    reason: str = ""
+
+
+class PriorityBody(msgspec.Struct, forbid_unknown_fields=True):
+    """−1000 … 1000, within the task's qos."""
+
+    priority: int
+
+
+class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Which tasks: by ids, or all that match every selector given. `label` is `key=value`."""
+
+    ids: list[str] | None = None
+    queue: str | None = None
+    label: str | None = None
+    qos: Literal["critical", "production", "best_effort", "background"] | None = None
+    state: str | None = None
+
+
+class QueueBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Amounts as in `resources`."""
+
+    weight: int = 1
+    guaranteed: dict[str, Any] = {}
+    limit: dict[str, Any] = {}
+
+
+class TaskBody(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A task as it is submitted. Only `resources` or `command` is needed."""
+
+    id: str | None = None
+    name: str | None = None
+    labels: dict[str, str] = {}
+    kind: str = "batch"
+    queue: str = "default"
+    qos: Literal["critical", "production", "best_effort", "background"] = "production"
+    guarantee: Literal["guaranteed", "burstable", "best_effort"] | None = None
+    preemptible: bool | None = None
+    priority: int = 0
+    resources: dict[str, Any] = {}
+    limits: dict[str, Any] | None = None
+    pattern: Literal["matrix-heavy", "control-heavy", "tensor-op"] | None = None
+    node_selector: dict[str, str | list[str]] = {}
+    models: list[str] = []
+    tolerations: list[dict[str, str]] = []
+    data: list[str] = []
+    topology: dict[str, Any] | None = None
+    gang: dict[str, Any] | None = None
+    after: list[str | dict[str, str]] = []
+    deadline: float | str | None = None
+    on_deadline: Literal["continue", "expire"] = "continue"
+    estimate: float | None = None
+    time_limit: float | None = None
+    grace: float = 30.0
+    retries: int = 3
+    retry_on: list[str] = []
+    command: list[str] | None = None
+    env: dict[str, str] = {}
+    workdir: str | None = None
+    user: str | None = None
+    duration: float | None = None
+    on_lost: str = "requeue"
+    checkpoint: float | None = None
+    stop_time: float | None = None
+    usage: dict[str, Any] | None = None
+
+
+class ArrayBody(msgspec.Struct, kw_only=True):
+    """An array job: `count` times the template with ids `ID-0` …, or one task per entry, whose fields replace the template's."""
+
+    template: TaskBody
+    count: int | None = None
+    tasks: list[TaskBody] | None = None
+
+
+class Placement(msgspec.Struct):
+    """Shares in thousandths of a device."""
+
+    node: str
+    devices: list[dict[str, Any]]
+
+
+class Accepted(msgspec.Struct, kw_only=True):
+    """One task is in the journal, as durable as `durability` says."""
+
+    id: str
+    state: str
+    lane: str
+    durability: str
+    placement: Placement | None = None
+    request: TaskBody | None = None
+
+
+class Rejected(msgspec.Struct):
+    """Item `index` of the body is refused."""
+
+    index: int
+    problem: dict[str, Any]
+
+
+class FirstAndCount(msgspec.Struct):
+    """Ids of an array: `first` ends in -0, the last in -(count-1)."""
+
+    first: str
+    count: int
+
+
+class ManyAccepted(msgspec.Struct, kw_only=True):
+    """`ids` of the accepted ones in the order of the body."""
+
+    accepted: int
+    rejected: list[Rejected]
+    ids: list[str] | FirstAndCount
+    durability: str
+
+
+class ProblemBody(msgspec.Struct, kw_only=True):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[dict[str, str]] = []

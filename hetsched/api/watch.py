@@ -1,0 +1,131 @@
+"""Answers that do not end by themselves: the event stream and followed logs. Bounded in number (`limits.watchers`).
+
+The event stream is built on the ring: each watcher has only its place in it, so one that reads slowly is told 410 (as the last
+event, `gone`) instead of costing memory. Logs come through the agent in windows; see `daemon/logs.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from hetsched.api.call import Call, bad_parameter
+from hetsched.errors import Gone, HetschedError, NotFound, TooBusy
+from hetsched.scheduler.messages import Event
+
+AT_ONCE = 500
+KEEP_ALIVE_S = 15.0
+BIG = 2**62
+
+
+async def events(call: Call) -> web.StreamResponse:
+    """Server-sent events after `since` (or `Last-Event-ID`); without either, from now on. `follow=false` ends with what is there."""
+    ring = call.daemon.events
+    follow = call.flag("follow", True)
+    seq = _since(call)
+    if seq is None:
+        seq = ring.last_seq
+    backlog = ring.after(seq, AT_ONCE)
+    with _watcher(call):
+        stream = await _begin(call, "text/event-stream; charset=utf-8")
+        await stream.write(b": hetsched events\nretry: 1000\n\n")
+        while call.desk.state == "ready":
+            if backlog:
+                await stream.write(b"".join(map(_frame, backlog)))
+                seq = backlog[-1].seq
+            elif not follow:
+                break
+            elif not await ring.grown(seq, KEEP_ALIVE_S):
+                await stream.write(b": keep-alive\n\n")
+            try:
+                backlog = ring.after(seq, AT_ONCE)
+            except Gone as gone:
+                await stream.write(b"event: gone\ndata: " + msgspec.json.encode(gone.body()) + b"\n\n")
+                break
+        await stream.write_eof()
+    return stream
+
+
+def _since(call: Call) -> int | None:
+    """The number given last: a reconnecting EventSource repeats its first `since`, and says in the header how far it came."""
+    header = call.request.headers.get("Last-Event-ID")
+    if header is not None and header.strip():
+        text = header.strip()
+        if not (text.isascii() and text.isdecimal() and len(text) < 20):
+            raise bad_parameter("Last-Event-ID", f"has to be a number, is {text[:40]!r}")
+        return int(text)
+    return call.number("since", 0, 0, BIG) if "since" in call.query else None
+
+
+def _frame(event: Event) -> bytes:
+    return b"id: %d\ndata: %s\n\n" % (event.seq, msgspec.json.encode(event.line()))
+
+
+# ---------------------------------------------------------------------- logs
+
+
+async def logs(call: Call) -> web.StreamResponse:
+    """Text of an attempt's stdout or stderr, through the agent that holds it."""
+    stream_name = call.choice("stream", ("stdout", "stderr")) or "stdout"
+    follow = call.flag("follow")
+    offset = call.number("offset", 0, 0, BIG)
+    number = call.number("attempt", 0, 0, 2**31)
+    task = call.name("id")
+    attempt = _attempt(call.view.task(task), number)
+    pieces = call.daemon.logs.read(attempt["node"], task, attempt["attempt"], stream_name, offset, follow=follow)
+    with _watcher(call):
+        first = await anext(pieces, None)  # before the answer begins, so that what is missing is a status and not a cut
+        stream = await _begin(call, "text/plain; charset=utf-8")
+        await _pass_on(stream, first, pieces)
+    return stream
+
+
+async def _pass_on(stream: web.StreamResponse, first: bytes | None, pieces: AsyncIterator[bytes]) -> None:
+    try:
+        if first is not None:
+            await stream.write(first)
+            async for piece in pieces:
+                await stream.write(piece)
+    except HetschedError as error:
+        raise ConnectionResetError(f"the log broke off: {error}") from error  # cut: a whole-looking end would be a lie
+    await stream.write_eof()
+
+
+def _attempt(task: dict[str, Any], number: int) -> dict[str, Any]:
+    attempts: list[dict[str, Any]] = task.get("attempts", [])
+    if not attempts:
+        raise NotFound(f"task {task['id']} has had no attempt yet (it is {task['state']}), so there is no log")
+    if number == 0:
+        return attempts[-1]
+    for attempt in attempts:
+        if attempt["attempt"] == number:
+            return attempt
+    raise NotFound(
+        f"task {task['id']} has no attempt {number}; known: {', '.join(str(a['attempt']) for a in attempts)}"
+    )
+
+
+# ---------------------------------------------------------------------- both
+
+
+async def _begin(call: Call, content_type: str) -> web.StreamResponse:
+    stream = web.StreamResponse(headers={"Content-Type": content_type, "X-Accel-Buffering": "no"})
+    await stream.prepare(call.request)
+    return stream
+
+
+@contextlib.contextmanager
+def _watcher(call: Call) -> Iterator[None]:
+    daemon = call.daemon
+    limit = call.desk.config.limits.watchers
+    if daemon.watchers >= limit:
+        raise TooBusy(f"{limit} streams of events and logs are open (limits.watchers)", retry_after=5)
+    daemon.watchers += 1
+    try:
+        yield
+    finally:
+        daemon.watchers -= 1

@@ -1,0 +1,115 @@
+"""The daemon once its journal is read: scheduler, turn loop, links, events and metrics wired together.
+
+Everything that changes goes through `ask` or `tell`; everything that is read comes from `view`, followed by `settled`. This class
+knows no HTTP and opens no socket; `main.py` starts and stops it, `hetsched.api` is its face.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hetsched.config import Config
+from hetsched.daemon.clock import Clock
+from hetsched.daemon.events import EventRing
+from hetsched.daemon.inbox import Inbox
+from hetsched.daemon.links import Links, Terms
+from hetsched.daemon.logs import Logs
+from hetsched.daemon.measure import Measure
+from hetsched.daemon.snapshots import Snapshots
+from hetsched.daemon.turns import Taken, TurnLoop
+from hetsched.errors import Unavailable
+from hetsched.metrics import Metrics
+from hetsched.scheduler import Scheduler
+from hetsched.scheduler.messages import Input, Submit, Turn
+from hetsched.scheduler.view import View
+from hetsched.store import Store
+
+
+class Daemon:
+    """`scheduler` is restored and resumed, `store` is open. `watchers`: streams of events and logs that are open now."""
+
+    def __init__(
+        self,
+        config: Config,
+        scheduler: Scheduler,
+        store: Store,
+        *,
+        cluster_id: str,
+        url: str = "",
+        insecure: bool = False,
+    ) -> None:
+        self.config = config
+        self.scheduler = scheduler
+        self.store = store
+        self.cluster_id = cluster_id
+        self.url = url
+        self.insecure = insecure
+        self.epoch = scheduler.world.epoch
+        self.view: View = scheduler.view
+        self.task_defaults = config.task_defaults()
+        self.watchers = 0
+        self.clock = Clock(not_before_ns=scheduler.books.now_ns)
+        self.events = EventRing(config.limits.events_kept, scheduler.books.event_seq - 1)
+        self.snapshots = Snapshots(store, scheduler.snapshot)
+        self.turns = TurnLoop(
+            scheduler, store, self.clock, Inbox(config.limits.inbox_tasks), self._release, self._after_step
+        )
+        self.links = Links(self._terms(), self.turns.tell, self._longest_grace_s)
+        self.logs = Logs(self.links)
+        self.metrics = Metrics()
+        self._measure = Measure(self, self.metrics)
+
+    def _terms(self) -> Terms:
+        agent = self.config.agent
+        return Terms(
+            epoch=self.epoch,
+            cluster=self.cluster_id,
+            lease_s=agent.lease,
+            heartbeat_s=agent.heartbeat,
+            pull_every_s=agent.pull_every,
+        )
+
+    # ------------------------------------------------------------------ asking
+
+    async def ask(self, item: Input) -> Any:
+        """Change something; the answer, once it is durable."""
+        return await self.turns.ask(item)
+
+    async def submit(self, item: Submit, tasks: int) -> Any:
+        """Submit that many tasks; TooBusy when the inbox is full, Unavailable when the store takes nothing new."""
+        stats = self.store.stats()
+        if not stats.admit:
+            raise Unavailable(f"no new tasks are taken: {stats.reason}", retry_after=5)
+        return await self.turns.ask(item, tasks=tasks)
+
+    async def settled(self) -> None:
+        """Until all that was read so far is durable."""
+        await self.turns.settled()
+
+    @property
+    def durability(self) -> str:
+        """How durable a 202 is (RELIABILITY, Promises)."""
+        return str(self.store.stats().durability)
+
+    # ------------------------------------------------------------------ turning
+
+    def expect_nodes(self) -> None:
+        """After a restart: every node that was up is silent until its agent joins."""
+        self.links.expect(node["name"] for node in self.view.nodes() if node["state"] != "down")
+
+    def _after_step(self, turn: Turn) -> None:
+        self.snapshots.after_step()
+
+    def _release(self, taken: Taken) -> None:
+        """The turn is durable and answered: orders to agents, events to watchers, numbers to metrics."""
+        self.links.send(taken.turn.orders)
+        self.events.publish(taken.turn.events)
+        self._measure.released(taken)
+
+    def _longest_grace_s(self, node: str) -> float:
+        """Longest grace of what lives on the node: so long its shims may take after the lease."""
+        found = self.scheduler.books.cluster.by_name.get(node)
+        if found is None:
+            return 0.0
+        tasks = self.scheduler.core.tasks_on(found.slot)
+        return max((self.scheduler.world.body(task).grace for task in tasks), default=0.0)

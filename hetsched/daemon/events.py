@@ -1,0 +1,95 @@
+"""The last events in memory, for watchers: a ring that `GET /v1/events` reads from any point still kept.
+
+Promises: a reader sees every event after the one it names, once, in order, or is told `gone`; a slow reader costs nothing but
+its own place (it reads from the ring, the ring waits for nobody). The journal is the record; this is a window on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from hetsched.errors import Gone
+from hetsched.scheduler.messages import Event
+
+
+class EventRing:
+    """`kept`: how many. `last_seq`: of the last event before this start, which is no longer here."""
+
+    def __init__(self, kept: int, last_seq: int = 0) -> None:
+        self.kept = kept
+        self.last_seq = last_seq
+        self.first_seq = last_seq + 1
+        self._slots: list[Event | None] = [None] * kept
+        self._changed = asyncio.Event()
+        self._waits: dict[str, set[asyncio.Event]] = {}
+
+    def publish(self, events: Iterable[Event]) -> None:
+        """Append, dropping the oldest; wake whoever waits."""
+        for event in events:
+            if event.seq != self.last_seq + 1:
+                self.first_seq = event.seq  # a gap: what is before it cannot be promised to be whole
+            self.last_seq = event.seq
+            self._slots[event.seq % self.kept] = event
+            if event.task is not None:
+                for wait in self._waits.get(event.task, ()):
+                    wait.set()
+        self.first_seq = max(self.first_seq, self.last_seq - self.kept + 1)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def after(self, seq: int, limit: int) -> list[Event]:
+        """Up to `limit` events following `seq`; Gone if some of them are no longer kept."""
+        if seq + 1 < self.first_seq:
+            raise Gone(f"events are kept from {self.first_seq} on; read the tasks, then follow from {self.last_seq}")
+        last = min(self.last_seq, seq + limit)
+        found = (self._slots[number % self.kept] for number in range(seq + 1, last + 1))
+        return [event for event in found if event is not None]
+
+    async def grown(self, seq: int, timeout_s: float) -> bool:
+        """Until there is an event after `seq`; False when the time is over first."""
+        if self.last_seq > seq:
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """The daemon stops: wake everybody, so that they look up and end."""
+        self._changed.set()
+        for waits in self._waits.values():
+            for wait in waits:
+                wait.set()
+
+    def watch(self, tasks: Iterable[str]) -> TaskWatch:
+        """Be woken by events of these tasks."""
+        return TaskWatch(self, frozenset(tasks))
+
+
+class TaskWatch:
+    """Context in which `changed()` waits for the next event of one of the tasks."""
+
+    def __init__(self, ring: EventRing, tasks: frozenset[str]) -> None:
+        self._ring = ring
+        self._tasks = tasks
+        self._event = asyncio.Event()
+
+    def __enter__(self) -> TaskWatch:
+        for task in self._tasks:
+            self._ring._waits.setdefault(task, set()).add(self._event)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for task in self._tasks:
+            waits = self._ring._waits[task]
+            waits.discard(self._event)
+            if not waits:
+                del self._ring._waits[task]
+
+    async def changed(self) -> None:
+        """Until something happened to one of them since the last call."""
+        await self._event.wait()
+        self._event.clear()

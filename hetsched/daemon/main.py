@@ -1,0 +1,205 @@
+"""`hetsched serve`: start in order, serve, stop in order.
+
+    lock → tokens → listen (503 to everybody) → store: identity, new epoch → snapshot → frames → nodes expected → ready
+
+The listener opens early, so that a port in use is found before an older daemon is deposed, and so that a recovery answers 503 instead of
+nothing; the address is printed and published only once ready. SIGTERM: nothing new is taken, the turns under way become durable and are
+answered, the state is snapshotted, the store closed. No task is ever stopped by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from hetsched.api.app import Listener
+from hetsched.api.desk import Desk
+from hetsched.config import Config
+from hetsched.daemon.auth import Token, load_tokens
+from hetsched.daemon.binding import Binding, bind_to, host_names
+from hetsched.daemon.daemon import Daemon
+from hetsched.daemon.lock import DataDir
+from hetsched.daemon.recover import recover
+from hetsched.daemon.signals import Signals, Supervisor
+from hetsched.errors import ConfigError, StoreLost
+from hetsched.store import JournalCorrupt, open_store
+
+log = logging.getLogger("hetsched.daemon")
+
+EXIT_OK, EXIT_FAULT, EXIT_TRY_AGAIN, EXIT_FIX_ME = 0, 70, 75, 78
+"""sysexits.h: 75 = starting again may help (the store was lost), 78 = a person has to change something first."""
+
+
+def serve(
+    config: Config,
+    data_dir: Path,
+    *,
+    listen: str | None = None,
+    store_url: str | None = None,
+    insecure: bool = False,
+) -> int:
+    """Run the daemon until SIGTERM; the exit code. `listen` and `store_url` go before the configuration's."""
+    _log_to_stderr(config.server.log_level)
+    service = Service(config, data_dir, listen or config.server.listen, store_url or config.store.url, insecure)
+    try:
+        return uvloop.run(service.run())
+    except (ConfigError, JournalCorrupt) as error:
+        print(f"hetsched: {error}", file=sys.stderr)
+        return EXIT_FIX_ME
+    except StoreLost as error:
+        print(f"hetsched: {error}", file=sys.stderr)
+        return EXIT_TRY_AGAIN
+    except Exception:
+        log.exception("the daemon failed; everything acknowledged is in the journal")
+        return EXIT_FAULT
+
+
+class Service:
+    """One run of the daemon."""
+
+    def __init__(self, config: Config, data_dir: Path, listen: str, store_url: str, insecure: bool) -> None:
+        self._config = config
+        self._store_url = store_url
+        self._data_dir = data_dir
+        server = config.server
+        self._binding: Binding = bind_to(
+            listen, cert=server.tls_cert, key=server.tls_key, insecure=insecure or server.insecure
+        )
+        self._supervisor = Supervisor()
+
+    async def run(self) -> int:
+        """Everything, in order."""
+        data = DataDir(self._data_dir)
+        try:
+            desk = self._desk()
+            listener = Listener(desk, drain_s=self._config.server.drain_timeout)
+            with Signals(reload=lambda: self._reload_tokens(desk)) as signals:
+                url = await self._listen(listener)
+                try:
+                    return await self._with_store(desk, listener, signals, data, url)
+                finally:
+                    await listener.stop()
+        finally:
+            data.release()
+
+    # ------------------------------------------------------------------ starting
+
+    def _desk(self) -> Desk:
+        if self._binding.insecure:
+            _warn_in_red(f"INSECURE: tokens cross the network in clear on {self._binding.host}")
+        return Desk(
+            self._config,
+            load_tokens(self._data_dir, self._configured_tokens()),
+            hosts=host_names(self._binding, self._config.server.allowed_hosts),
+            insecure=self._binding.insecure,
+        )
+
+    def _configured_tokens(self) -> list[Token]:
+        return [
+            Token(name=token.name, sha256=token.sha256, scopes=token.scopes, queues=token.queues)
+            for token in self._config.auth.tokens
+        ]
+
+    def _reload_tokens(self, desk: Desk) -> None:
+        try:
+            desk.tokens = load_tokens(self._data_dir, self._configured_tokens())
+            log.info("tokens read again")
+        except (ConfigError, OSError) as error:
+            log.error("tokens stay as they are: %s", error)
+
+    async def _listen(self, listener: Listener) -> str:
+        binding = self._binding
+        try:
+            port = await listener.start(binding.host, binding.port, binding.tls)
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {binding.host}:{binding.port}: {error.strerror or error}") from error
+        return binding.url(port)
+
+    async def _with_store(self, desk: Desk, listener: Listener, signals: Signals, data: DataDir, url: str) -> int:
+        store = await open_store(self._store_url, self._data_dir, self._config)
+        try:
+            began_s = time.monotonic()
+            scheduler, opened = await recover(self._config, store)
+            daemon = Daemon(
+                self._config,
+                scheduler,
+                store,
+                cluster_id=opened.cluster_id,
+                url=url,
+                insecure=self._binding.insecure,
+            )
+            log.info(
+                "recovered in %.3f s, epoch %d, journal at %s",
+                time.monotonic() - began_s,
+                opened.epoch,
+                opened.position.id,
+            )
+            return await self._serve(daemon, desk, listener, signals, data)
+        finally:
+            await store.close()
+
+    # ------------------------------------------------------------------ serving
+
+    async def _serve(self, daemon: Daemon, desk: Desk, listener: Listener, signals: Signals, data: DataDir) -> int:
+        turning = asyncio.create_task(daemon.turns.run(), name="turn loop")
+        daemon.expect_nodes()
+        desk.open(daemon)
+        data.publish_url(daemon.url)
+        print(f"listening on {daemon.url}", flush=True)
+        async with self._supervisor.ready(f"serving on {daemon.url}"):
+            stopping = asyncio.create_task(signals.stop.wait(), name="until stopped")
+            ends: list[asyncio.Future[Any]] = [turning, stopping, daemon.store.failed]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+        desk.close()
+        daemon.events.close()
+        daemon.links.close()
+        if not signals.stop.is_set():
+            return await self._fail(daemon, turning)
+        await self._finish(daemon, turning, listener)
+        return EXIT_OK
+
+    async def _fail(self, daemon: Daemon, turning: asyncio.Task[None]) -> int:
+        """The journal is lost or the scheduler broke: raise what it was."""
+        if not turning.done():
+            turning.cancel()
+        await asyncio.gather(turning, return_exceptions=True)
+        if daemon.store.failed.done():
+            raise daemon.store.failed.result()
+        turning.result()
+        return EXIT_FAULT
+
+    async def _finish(self, daemon: Daemon, turning: asyncio.Task[None], listener: Listener) -> None:
+        log.info("stopping; tasks go on without the daemon")
+        daemon.turns.close()
+        drain_s = self._config.server.drain_timeout
+        done, _ = await asyncio.wait({turning}, timeout=drain_s)
+        if not done:
+            log.warning("the store did not confirm the last frames within %g s; their callers are told so", drain_s)
+            turning.cancel()
+            await asyncio.gather(turning, return_exceptions=True)
+        await listener.stop()
+        if done and turning.exception() is None:
+            await daemon.snapshots.last()
+
+
+# ---------------------------------------------------------------------- words on stderr
+
+
+def _log_to_stderr(level: str) -> None:
+    logging.basicConfig(
+        level=getattr(logging, level.upper()),
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+
+
+def _warn_in_red(text: str) -> None:
+    red, plain = ("\033[1;31m", "\033[0m") if sys.stderr.isatty() else ("", "")
+    print(f"{red}hetsched: {text}{plain}", file=sys.stderr, flush=True)

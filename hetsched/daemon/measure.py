@@ -1,0 +1,195 @@
+"""Where the values of the metrics come from: counters and histograms from the events of each released turn, gauges from the view.
+
+Released, not computed: a number here never tells of something that a crash could still undo.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from hetsched.daemon.turns import Taken
+from hetsched.errors import NotFound
+from hetsched.metrics import Metrics, Samples
+from hetsched.scheduler.messages import Event
+
+if TYPE_CHECKING:
+    from hetsched.daemon.daemon import Daemon
+
+ENDS = ("succeeded", "failed", "cancelled", "expired", "skipped")
+OVER = {"requeued": "requeued", "backoff": "failed", **{end: end for end in ENDS}}
+"""Events that end an attempt, and the outcome they are counted as."""
+
+
+class Measure:
+    """Fills `metrics` for one daemon."""
+
+    def __init__(self, daemon: Daemon, metrics: Metrics) -> None:
+        self._daemon = daemon
+        self._metrics = metrics
+        self._on: dict[str, Callable[[Event, float], None]] = {
+            "placed": self._placed,
+            "running": self._running,
+            "preempted": self._preempted,
+            "queued": self._queued,
+            "rejected": lambda event, now_s: metrics.tasks_rejected.inc(),
+            **dict.fromkeys(ENDS, self._ended),
+        }
+        _declare_gauges(daemon, metrics)
+
+    def released(self, taken: Taken) -> None:
+        """A turn is durable: count what it says."""
+        metrics = self._metrics
+        metrics.turn.observe(taken.stepped_s - taken.began_s)
+        if taken.confirmed is not None:
+            metrics.commit_latency.observe(time.monotonic() - taken.stepped_s)
+        events = taken.turn.events
+        if not events:
+            return
+        now_s = self._daemon.clock.now_ns() / 1e9
+        flushed = 0
+        for event in events:
+            metrics.events.labels(event.event).inc()
+            if event.event in OVER and event.attempt:
+                metrics.attempts.labels(OVER[event.event]).inc()
+            handler = self._on.get(event.event)
+            if handler is not None:
+                handler(event, now_s)
+            flushed += event.event == "placed" and event.data.get("lane") == "batch"
+        if flushed:
+            metrics.batch_size.observe(flushed)
+
+    def _placed(self, event: Event, now_s: float) -> None:
+        about = self._about(event.task)
+        if about is not None and event.attempt == 1:
+            kind, qos, submitted_s = about
+            self._metrics.e2e_latency.labels(kind, qos).observe(max(0.0, now_s - submitted_s))
+
+    def _running(self, event: Event, now_s: float) -> None:
+        about = self._about(event.task)
+        if about is not None and event.attempt == 1:
+            self._metrics.queue_wait.labels(about[1]).observe(max(0.0, now_s - about[2]))
+
+    def _ended(self, event: Event, now_s: float) -> None:
+        about = self._about(event.task)
+        if about is not None:
+            self._metrics.completion.labels(about[0], about[1]).observe(max(0.0, now_s - about[2]))
+
+    def _preempted(self, event: Event, now_s: float) -> None:
+        victim, preemptor = self._about(event.task), self._about(event.data.get("by"))
+        if victim is not None:
+            self._metrics.preemptions.labels(victim[1], preemptor[1] if preemptor else "unknown").inc()
+
+    def _queued(self, event: Event, now_s: float) -> None:
+        if not event.attempt:
+            self._metrics.tasks_accepted.inc()
+
+    def _about(self, task: str | None) -> tuple[str, str, float] | None:
+        """(task type, qos, submitted in seconds) of a task; None if it is forgotten already."""
+        view = self._daemon.view
+        try:
+            slot = view.slot(task or "")
+        except NotFound:
+            return None
+        row, body = view.core.task(slot), view.world.body(slot)
+        return self._metrics.task_type(body.kind), str(body.qos), row.submitted_ns / 1e9
+
+
+# ---------------------------------------------------------------------- gauges
+
+
+def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
+    view, store = daemon.view, daemon.store
+    gauge, total = metrics.gauge, metrics.total
+    gauge("scheduler_queue_depth", "Tasks that wait, per lane", ("queue_name",), lambda: _one_label(view.lanes()))
+    gauge(
+        "hetsched_fragmentation_ratio",
+        "Of the free capacity of a kind, the share that the recent mix of shapes cannot use",
+        ("kind",),
+        lambda: (((kind,), found["ratio"]) for kind, found in view.cluster()["fragmentation"].items()),
+    )
+    gauge("hetsched_tasks", "Tasks by state", ("state",), lambda: _one_label(view.cluster()["tasks"]))
+    gauge(
+        "hetsched_pending_tasks",
+        "Waiting tasks by coded reason",
+        ("reason",),
+        lambda: _one_label(view.pending_by_reason()),
+    )
+    gauge("hetsched_devices", "Devices", ("kind", "model", "state"), lambda: _devices(view.devices()))
+    gauge("hetsched_nodes", "Nodes by state", ("state",), lambda: _count((node["state"],) for node in view.nodes()))
+    gauge(
+        "hetsched_device_utilization_ratio",
+        "As last read by the agent",
+        ("node", "device"),
+        lambda: _utilization(daemon),
+    )
+    gauge("hetsched_capacity", "Cores, bytes, devices", ("resource",), lambda: _one_label(view.cluster()["capacity"]))
+    gauge(
+        "hetsched_used",
+        "Cores, bytes, devices held by live attempts",
+        ("resource",),
+        lambda: _one_label(view.cluster()["used"]),
+    )
+    gauge("hetsched_agents_connected", "Agents with a link", (), lambda: [((), len(daemon.links.by_node))])
+    gauge(
+        "hetsched_batch_window_seconds",
+        "Longest wait of the batch lane",
+        (),
+        lambda: [((), daemon.config.batch.max_wait)],
+    )
+    gauge(
+        "hetsched_inbox_tasks",
+        "Submitted tasks not yet taken by a turn",
+        (),
+        lambda: [((), daemon.turns.inbox.waiting_tasks)],
+    )
+    gauge("hetsched_watchers", "Streams of events and logs", (), lambda: [((), daemon.watchers)])
+    gauge("hetsched_leader", "1 while this daemon leads", (), lambda: [((), 1)])
+    gauge("hetsched_epoch", "Its epoch", (), lambda: [((), daemon.epoch)])
+    gauge(
+        "hetsched_insecure",
+        "1 when tokens cross the network in clear (--insecure)",
+        (),
+        lambda: [((), daemon.insecure)],
+    )
+    gauge("hetsched_event_sequence", "Number of the last event", (), lambda: [((), daemon.events.last_seq)])
+    gauge(
+        "hetsched_journal_bytes",
+        "Appended since the last snapshot",
+        (),
+        lambda: [((), store.stats().since_snapshot_bytes)],
+    )
+    total("hetsched_journal_appends", "Frames confirmed", (), lambda: [((), store.stats().appends_total)])
+    total("hetsched_journal_resent", "Frames sent again after a cut", (), lambda: [((), store.stats().resent_total)])
+    total("hetsched_snapshots", "Snapshots kept", (), lambda: [((), store.stats().snapshots_total)])
+    total("hetsched_submissions_refused", "Answered 429", (), lambda: [((), daemon.turns.inbox.refused)])
+
+
+def _one_label(values: dict[str, Any]) -> Samples:
+    return (((name,), value) for name, value in values.items())
+
+
+def _count(labels: Iterable[tuple[str, ...]]) -> Samples:
+    return Counter(labels).items()
+
+
+def _devices(devices: list[dict[str, Any]]) -> Samples:
+    return _count((device["kind"], device["model"] or "", _device_state(device)) for device in devices)
+
+
+def _device_state(device: dict[str, Any]) -> str:
+    """One word: its health if that is not good, else how much of it is used."""
+    if device["health"] != "healthy":
+        return str(device["health"])
+    if not device["usable"]:
+        return "closed"
+    used = device["share_used"]
+    return "free" if used == 0 else "full" if used >= 1000 else "shared"
+
+
+def _utilization(daemon: Daemon) -> Samples:
+    for node, reading in daemon.links.readings.all():
+        if reading.utilization_percent is not None:
+            yield (node, reading.device), reading.utilization_percent / 100

@@ -1,0 +1,222 @@
+"""The turn loop, the one place where things change: inputs → scheduler.step → journal → replies, orders, events.
+
+Promises: one step at a time, in one task; nothing a turn says leaves before its facts are durable, and then in the order of
+turns; the next turn is computed while at most `IN_FLIGHT` appends are on their way; the loop sleeps until an input
+comes or until the scheduler's own `wake_ns`, it never polls. When the journal is lost the loop ends with that error, because the
+state in memory is ahead of what anybody may be told: the process has to start again from the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from hetsched.daemon.clock import Clock
+from hetsched.daemon.inbox import Inbox
+from hetsched.errors import HetschedError, Unavailable
+from hetsched.scheduler.messages import Input, Reply, Turn
+
+IN_FLIGHT = 4
+"""Appends on their way at once. More would only lengthen the tail: the server fsyncs once per round of its loop anyway."""
+
+REST_S = 0.001
+"""Shortest sleep before a turn without inputs: a wake time that stays in the past costs 1 % of a core, not all of it."""
+
+
+class Steps(Protocol):
+    """What the loop needs of the scheduler."""
+
+    def step(self, inputs: list[Input], now_ns: int) -> Turn: ...
+
+    def wake_ns(self) -> int | None: ...
+
+
+class Journal(Protocol):
+    """What the loop needs of the store: appends are durable in the order in which they were called."""
+
+    def append(self, facts: bytes) -> Awaitable[Any]: ...
+
+
+class Taken(msgspec.Struct):
+    """One turn on its way out. Times are monotonic seconds."""
+
+    turn: Turn
+    inputs: int
+    confirmed: asyncio.Future[Any] | None
+    released: asyncio.Future[None]
+    began_s: float
+    stepped_s: float
+
+
+class TurnLoop:
+    """`release(taken)` is called once per turn, in order, when its facts are durable; replies have been resolved by then."""
+
+    def __init__(
+        self,
+        scheduler: Steps,
+        journal: Journal,
+        clock: Clock,
+        inbox: Inbox,
+        release: Callable[[Taken], None],
+        after_step: Callable[[Turn], None] = lambda turn: None,
+    ) -> None:
+        self.scheduler = scheduler
+        self.journal = journal
+        self.clock = clock
+        self.inbox = inbox
+        self._release = release
+        self._after_step = after_step
+        self._tickets: dict[int, asyncio.Future[Any]] = {}
+        self._last_ticket = 0
+        self._due = asyncio.Event()
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._leaving: asyncio.Queue[Taken | None] = asyncio.Queue()
+        self._unreleased: deque[Taken] = deque()
+        self._closing = False
+        self._failure: BaseException | None = None
+
+    # ------------------------------------------------------------------ asking
+
+    def tell(self, item: Input) -> None:
+        """Into the next turn; nobody waits for an answer."""
+        self._refuse_if_over()
+        self.inbox.put(item)
+        self._due.set()
+
+    async def ask(self, item: Input, *, tasks: int | None = None) -> Any:
+        """Into the next turn; the answer's value once that turn is durable. A Problem among the answers is raised.
+
+        `tasks`: it is a submission of that many, which a full inbox refuses with TooBusy.
+        """
+        self._refuse_if_over()
+        ticket, answer = self._new_ticket()
+        item = msgspec.structs.replace(item, ticket=ticket)
+        try:
+            if tasks is None:
+                self.inbox.put(item)
+            else:
+                self.inbox.put_tasks(item, tasks)
+            self._due.set()
+            return await answer
+        finally:
+            self._tickets.pop(ticket, None)
+
+    async def settled(self) -> None:
+        """Until every turn computed so far is durable: what was read before is true then, and will not be taken back."""
+        if self._failure is not None:
+            raise Unavailable("the journal is lost; the daemon starts again")
+        if self._unreleased:
+            await asyncio.shield(self._unreleased[-1].released)
+
+    def _refuse_if_over(self) -> None:
+        if self._closing or self._failure is not None:
+            raise Unavailable("the daemon is stopping")
+
+    def _new_ticket(self) -> tuple[int, asyncio.Future[Any]]:
+        self._last_ticket += 1
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._tickets[self._last_ticket] = answer
+        return self._last_ticket, answer
+
+    # ------------------------------------------------------------------ turning
+
+    async def run(self) -> None:
+        """Turns until `close`, or until the journal or the scheduler fails (that error is raised)."""
+        leaving = asyncio.create_task(self._let_leave(), name="leaving turns")
+        turning = asyncio.create_task(self._keep_turning(), name="turns")
+        try:
+            await asyncio.wait({leaving, turning}, return_when=asyncio.FIRST_EXCEPTION)
+            for task in (leaving, turning):
+                if task.done():
+                    task.result()
+        except BaseException as failure:
+            self._failure = failure
+            raise
+        finally:
+            leaving.cancel()
+            turning.cancel()
+            self._forsake()
+
+    def close(self) -> None:
+        """No new inputs; `run` returns when those taken are answered."""
+        self._closing = True
+        self._due.set()
+
+    async def _keep_turning(self) -> None:
+        while True:
+            await self._until_due()
+            await self._slots.acquire()
+            if self._closing and not self.inbox:
+                self._leaving.put_nowait(None)
+                return
+            self._take_turn()
+            await asyncio.sleep(0)
+
+    async def _until_due(self) -> None:
+        if self.inbox or self._closing:
+            return
+        self._due.clear()
+        wake_ns = self.scheduler.wake_ns()
+        if wake_ns is None:
+            await self._due.wait()
+            return
+        delay_s = max(REST_S, self.clock.seconds_until(wake_ns))
+        timer = asyncio.get_running_loop().call_later(delay_s, self._due.set)
+        try:
+            await self._due.wait()
+        finally:
+            timer.cancel()
+
+    def _take_turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        inputs = self.inbox.take()
+        began_s = time.monotonic()
+        turn = self.scheduler.step(inputs, self.clock.now_ns())
+        confirmed = asyncio.ensure_future(self.journal.append(turn.facts)) if turn.facts else None
+        if confirmed is None:
+            self._slots.release()
+        taken = Taken(turn, len(inputs), confirmed, loop.create_future(), began_s, time.monotonic())
+        self._unreleased.append(taken)
+        self._leaving.put_nowait(taken)
+        self._after_step(turn)
+
+    # ------------------------------------------------------------------ leaving
+
+    async def _let_leave(self) -> None:
+        while (taken := await self._leaving.get()) is not None:
+            if taken.confirmed is not None:
+                await taken.confirmed
+                self._slots.release()
+            for reply in taken.turn.replies:
+                self._answer(reply)
+            self._release(taken)
+            self._unreleased.popleft()
+            taken.released.set_result(None)
+
+    def _answer(self, reply: Reply) -> None:
+        answer = self._tickets.get(reply.ticket)
+        if answer is None or answer.done():  # who asked has gone away; the change stands
+            return
+        if isinstance(reply.value, BaseException):
+            answer.set_exception(reply.value)
+        else:
+            answer.set_result(reply.value)
+
+    def _forsake(self) -> None:
+        """Whoever still waits is told that nobody knows."""
+        for taken in self._unreleased:
+            taken.released.set_exception(self._unknown())
+            taken.released.exception()  # seen: nobody may be waiting
+        for answer in self._tickets.values():
+            if not answer.done():
+                answer.set_exception(self._unknown())
+
+    def _unknown(self) -> HetschedError:
+        return Unavailable(
+            "the daemon stopped before this was confirmed; ask again with the same id or Idempotency-Key"
+        )
