@@ -17,7 +17,8 @@ import msgspec
 
 from hetsched.agent.discovery.catalogue import default_memory_bytes
 from hetsched.agent.discovery.host import Host
-from hetsched.agent.discovery.vendor import Device, FoundDevice
+from hetsched.agent.discovery.vendor import Device, FoundDevice, Verdict, worst
+from hetsched.agent.discovery.xid import judge_xid
 from hetsched.quantity import QuantityError, cpu_milli, memory_bytes
 from hetsched.wire import DeviceReading
 
@@ -64,7 +65,7 @@ class FakeProfileError(ValueError):
 
 
 class FakeReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the steering file may say of one device. `health` "vanished" = it is not there any more."""
+    """What the steering file may say of one device. `health` "vanished" = it is not there any more. All of it holds until the file changes."""
 
     health: Literal["healthy", "suspect", "failed", "vanished"] = "healthy"
     reason: str = ""
@@ -162,8 +163,9 @@ class FakeVendor:
         for device in devices:
             told = self._steered.get(device.id, FakeReading())
             if told.health != "vanished":
-                total = device.found.memory_bytes
-                yield DeviceReading(device=device.id, memory_total_bytes=total, **msgspec.structs.asdict(told))
+                verdict = worst([Verdict(told.health, told.reason), *map(judge_xid, told.xids)])
+                numbers = msgspec.structs.asdict(told) | {"health": verdict.health, "reason": verdict.reason}
+                yield DeviceReading(device=device.id, memory_total_bytes=device.found.memory_bytes, **numbers)
 
     def _refresh(self) -> None:
         """A file that is gone steers nothing; one that cannot be read (half written) leaves things as they were."""

@@ -5,11 +5,14 @@ A source that stops answering is dropped and looked for anew at the next call: a
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from hetsched.agent.discovery.kernel_messages import KernelMessages
 from hetsched.agent.discovery.nvidia_smi import (
@@ -34,7 +37,9 @@ Command = Callable[[Sequence[str]], str]
 
 
 class Source(Protocol):
-    """One way of asking the driver."""
+    """One way of asking the driver; `period_s` apart."""
+
+    period_s: float
 
     def states(self) -> list[GpuState]: ...
 
@@ -47,6 +52,8 @@ class Source(Protocol):
 
 class SmiSource:
     """The command `nvidia-smi`; Xids come from the kernel's log, where that may be read."""
+
+    period_s = 10.0  # it takes seconds and a process
 
     def __init__(self, run: Command, messages: KernelMessages | None = None) -> None:
         self._run = run
@@ -92,22 +99,31 @@ class SmiSource:
 
 
 class Nvidia:
-    """The vendor. `open_source` finds a way to the driver or raises VendorError; `xid_overrides`: Xid → healthy | suspect | failed."""
+    """The vendor. `open_source` finds a way to the driver or raises VendorError; `xid_overrides`: Xid → healthy | suspect | failed.
+
+    `environment`: an agent that is itself masked (CUDA_VISIBLE_DEVICES) offers only what it was given, although the driver shows it all.
+    """
 
     name = "nvidia"
-    mask_kind = "gpu"
-    masks = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+    masks: tuple[str, ...] = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
     def __init__(
         self,
         open_source: Callable[[], Source],
         root: Path = Path("/"),
         xid_overrides: Mapping[int, str] | None = None,
+        environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._open = open_source
         self._root = root
         self._overrides = dict(xid_overrides or {})
+        self._own_mask = environment.get("CUDA_VISIBLE_DEVICES")
         self._source: Source | None = None
+
+    @property
+    def period_s(self) -> float:
+        """The library answers in milliseconds, the command does not."""
+        return 1.0 if self._source is None else self._source.period_s
 
     def discover(self) -> list[FoundDevice]:
         """The GPUs, or the partitions of those in MIG mode, in the driver's order."""
@@ -118,7 +134,7 @@ class Nvidia:
         except VendorError:
             links = {}  # nice to know; no reason to have no GPUs
         numa = {state.pci: pci_numa(self._root, state.pci) for state in states if state.pci}
-        return found_devices(states, numa, links)
+        return found_devices(within_mask(states, self._own_mask), numa, links)
 
     def read(self, devices: Sequence[Device]) -> list[DeviceReading]:
         """A GPU whose link is dead reads as lost even while the driver still makes up numbers for it."""
@@ -149,6 +165,29 @@ class Nvidia:
                 uuid=state.uuid, pci=state.pci, index=state.index, verdict=LOST, partitions=state.partitions
             )
         return state
+
+
+def within_mask(states: list[GpuState], mask: str | None) -> list[GpuState]:
+    """The GPUs that a mask of indices and UUIDs (or their beginnings) names, as CUDA reads it: the first that names nothing ends it.
+    Indices are taken in the order of the bus. None = no mask: all. A partition named alone brings no other of its GPU."""
+    if mask is None:
+        return states
+    chosen: list[GpuState] = []
+    for word in (word.strip() for word in mask.split(",")):
+        named = [part for state in states if (part := _named(state, word)) is not None]
+        if not named:
+            break
+        chosen += [state for state in named if state not in chosen]
+    return chosen
+
+
+def _named(state: GpuState, word: str) -> GpuState | None:
+    if word.isdigit():
+        return state if state.index == int(word) else None
+    if word.startswith("GPU-"):
+        return state if (state.uuid or "").startswith(word) else None
+    parts = tuple(part for part in state.partitions if word.startswith("MIG-") and part.uuid.startswith(word))
+    return msgspec.structs.replace(state, partitions=parts) if parts else None
 
 
 def open_nvidia() -> Source:

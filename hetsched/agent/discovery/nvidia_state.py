@@ -70,7 +70,10 @@ def found_devices(states: Iterable[GpuState], numa: dict[str, int | None], links
             hot_celsius=state.hot_celsius,
             critical_celsius=state.critical_celsius,
         )
-        found.extend(_partition(whole, part) for part in state.partitions) if state.mig else found.append(whole)
+        if state.mig:
+            found += [_partition(whole, part) for part in state.partitions]
+        else:
+            found.append(whole)
     return found
 
 

@@ -29,6 +29,8 @@ class _LostError(Exception):
 class NvmlSource:
     """The library, opened. Raises VendorError when there is no driver or it does not answer."""
 
+    period_s = 1.0  # a few milliseconds for eight GPUs
+
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
         self._events: Any = None

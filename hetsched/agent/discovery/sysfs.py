@@ -120,8 +120,11 @@ def pci_answers(root: Path, address: str | None) -> bool | None:
     None = cannot tell (no such folder here, as in a container, or not readable)."""
     if address is None:
         return None
+    folder = root / "sys/bus/pci/devices" / address
+    if (folder / "physfn").exists():
+        return None  # a virtual function's id registers read as all ones by specification
     try:
-        with (root / "sys/bus/pci/devices" / address / "config").open("rb") as file:
+        with (folder / "config").open("rb") as file:
             head = file.read(4)
     except OSError:
         return None

@@ -32,8 +32,8 @@ class Tpu:
     """The vendor. `tool`: runs tpu-info and returns what it prints, or None when it did not work; None = there is no such tool."""
 
     name = "tpu"
-    mask_kind = "tpu"
-    masks = ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES")
+    masks: tuple[str, ...] = ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES")
+    period_s = 2.0  # a few small files a chip
 
     def __init__(
         self,

@@ -65,12 +65,15 @@ class Verdict(msgspec.Struct, frozen=True):
 class Vendor(Protocol):
     """One maker's devices on this machine. Calls may block (the driver hangs): `watch.py` gives each vendor its own thread.
 
-    `masks`: environment variables that restrict a task to some of the devices of `mask_kind`.
+    `masks`: environment variables that restrict a task to some of the devices; () = by the device's kind alone.
     """
 
     name: str
-    mask_kind: str
     masks: tuple[str, ...]
+
+    @property
+    def period_s(self) -> float:
+        """How long at least between two readings: cheap ones find trouble sooner."""
 
     def discover(self) -> list[FoundDevice]:
         """All devices present now, in a stable order. [] when there are none; raises VendorError when it cannot tell."""
