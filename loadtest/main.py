@@ -130,10 +130,8 @@ class Run:
 
     def _sample(self) -> None:
         with contextlib.suppress(server.ServerError):  # a daemon under load may be late; the next second asks again
-            fragmentation = self._daemon.get("/v1/cluster").get("fragmentation", {})
-            self._samples.append(
-                {kind: value for kind, value in fragmentation.items() if isinstance(value, int | float)}
-            )
+            fragmentation = self._daemon.get("/v1/cluster")["fragmentation"]
+            self._samples.append({kind: entry["ratio"] for kind, entry in fragmentation.items()})
 
     @contextlib.contextmanager
     def _beside(self, target: Any, plan: Any, what: str) -> Iterator[None]:

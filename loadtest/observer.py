@@ -18,7 +18,7 @@ from loadtest.board import Board
 from loadtest.generator import row_of
 
 READ_BYTES = 1 << 18
-SILENCE_S = 0.5
+SILENCE_S = 40.0  # the daemon says something every 15 s; less is a dead connection
 RECONNECT_S = 0.2
 
 
@@ -85,7 +85,7 @@ def observe(watch: Watch, ready: Event, stop: Event) -> None:
 
 
 def _follow(watch: Watch, observer: Observer, ready: Event, stop: Event) -> None:
-    connection = http.client.HTTPConnection(watch.host, watch.port, timeout=10)
+    connection = http.client.HTTPConnection(watch.host, watch.port, timeout=SILENCE_S)
     headers = {"Authorization": f"Bearer {watch.token}", "Accept": "text/event-stream"}
     if observer.last_id:
         headers["Last-Event-ID"] = observer.last_id.decode()
