@@ -6,9 +6,12 @@ SIGTERM and SIGINT stop; a second one stops at once, which is as safe as kill -9
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+
+from hetsched import sdnotify
 
 STOP = (signal.SIGTERM, signal.SIGINT)
 

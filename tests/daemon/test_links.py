@@ -1,0 +1,321 @@
+"""Agents' links: one way in, sessions that never repeat, orders in order, silence before loss."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hetsched import wire
+from hetsched.daemon.links import Links, Terms
+from hetsched.daemon.logs import Logs
+from hetsched.daemon.silence import MARGIN_S, Silences
+from hetsched.errors import Gone, NotFound, Unavailable
+from hetsched.model import NodeSpec
+from hetsched.scheduler.messages import (
+    AttemptEnded,
+    AttemptStarted,
+    DeviceHealth,
+    Input,
+    NodeJoined,
+    NodeLost,
+    NodeSilent,
+    Order,
+)
+from tests.daemon.fakes import until
+
+
+class Socket:
+    """An agent's end, by hand."""
+
+    def __init__(self) -> None:
+        self.incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.sent: list[Any] = []
+        self.closed = False
+        self.blocked = asyncio.Event()
+        self.blocked.set()
+
+    def say(self, message: Any) -> None:
+        self.incoming.put_nowait(wire.encode(message))
+
+    def hang_up(self) -> None:
+        self.incoming.put_nowait(None)
+
+    def got(self, kind: type) -> list[Any]:
+        return [message for message in self.sent if isinstance(message, kind)]
+
+    async def receive(self) -> bytes | None:
+        return await self.incoming.get()
+
+    async def send(self, data: bytes) -> None:
+        await self.blocked.wait()
+        self.sent.append(wire.decode_from_daemon(data))
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class World:
+    """Links that tell into a list."""
+
+    def __init__(self, **terms: Any) -> None:
+        told = {"epoch": 3, "cluster": "c1", "lease_s": 0.2, "heartbeat_s": 0.05, "pull_every_s": 0.05, **terms}
+        self.heard: list[Input] = []
+        self.grace_s = 0.0
+        self.links = Links(Terms(**told), self.heard.append, lambda node: self.grace_s)
+
+    async def connect(self, node: str = "n1", **hello: Any) -> Socket:
+        socket = Socket()
+        socket.say(hello_of(node, **hello))
+        socket.serving = asyncio.create_task(self.links.serve(socket))  # type: ignore[attr-defined]
+        await until(lambda: socket.sent)
+        return socket
+
+    def told(self, kind: type) -> list[Any]:
+        return [item for item in self.heard if isinstance(item, kind)]
+
+
+def hello_of(node: str, **given: Any) -> wire.Hello:
+    fields: dict[str, Any] = {
+        "protocol": wire.PROTOCOL,
+        "node": NodeSpec(name=node, cpu_milli=1000, memory_bytes=1, boot_id=given.pop("boot_id", "b1")),
+        "attempts": (),
+        "readings": (),
+        "highest_epoch": 0,
+        "cluster": "",
+        "version": "test",
+        **given,
+    }
+    return wire.Hello(**fields)
+
+
+async def test_a_hello_is_welcomed_before_anything_else_and_joins_with_all_it_has() -> None:
+    world = World()
+    attempt = wire.AttemptState("t", 2, "running")
+    reading = wire.DeviceReading("gpu-0", "failed", "xid 79")
+    socket = await world.connect(attempts=(attempt,), readings=(reading,))
+    assert isinstance(socket.sent[0], wire.Welcome)
+    joined, health = world.heard
+    assert isinstance(joined, NodeJoined) and joined.session == socket.sent[0].session
+    assert [(a.task, a.attempt, a.state) for a in joined.attempts] == [("t", 2, "running")]
+    assert isinstance(health, DeviceHealth) and (health.device, health.health) == ("gpu-0", "failed")
+
+
+async def test_what_an_agent_says_is_told_in_its_own_name_only() -> None:
+    world = World()
+    socket = await world.connect()
+    socket.say(wire.Started("t", 1))
+    socket.say(wire.Ended("t", 1, False, 3, "exit 3"))
+    await until(lambda: world.told(AttemptEnded))
+    assert world.told(AttemptStarted)[0].node == "n1"
+    ended = world.told(AttemptEnded)[0]
+    assert (ended.node, ended.exit_code, ended.reason, ended.actor) == ("n1", 3, "exit 3", "node:n1")
+
+
+async def test_a_heartbeat_is_answered_with_its_own_time() -> None:
+    world = World()
+    socket = await world.connect()
+    socket.say(wire.Heartbeat(12345))
+    await until(lambda: socket.got(wire.HeartbeatSeen))
+    assert socket.got(wire.HeartbeatSeen)[0].sent_ns == 12345
+
+
+async def test_orders_leave_in_order_and_those_for_nobody_are_dropped() -> None:
+    world = World()
+    socket = await world.connect()
+    world.links.send([Order("n1", wire.Settled(1, f"t{i}", 1)) for i in range(50)] + [Order("elsewhere", wire.Pull())])
+    await until(lambda: len(socket.got(wire.Settled)) == 50)
+    assert [message.task for message in socket.got(wire.Settled)] == [f"t{i}" for i in range(50)]
+
+
+async def test_only_changes_of_health_reach_the_scheduler() -> None:
+    world = World()
+    socket = await world.connect()
+    for health in ("healthy", "healthy", "suspect", "suspect", "healthy"):
+        socket.say(wire.Report((wire.DeviceReading("gpu-0", health),)))
+    await until(lambda: len(world.told(DeviceHealth)) == 3)
+    assert [item.health for item in world.told(DeviceHealth)] == ["healthy", "suspect", "healthy"]
+
+
+async def test_all_agents_are_pulled_by_one_timer_which_rests_when_nobody_is_there() -> None:
+    world = World(lease_s=10)
+    one, two = await world.connect("n1"), await world.connect("n2")
+    await until(lambda: one.got(wire.Pull) and two.got(wire.Pull))
+    for socket in (one, two):
+        socket.hang_up()
+    await until(lambda: not world.links.by_node)
+    await until(lambda: world.links._pull_timer is None)
+
+
+async def test_a_closed_link_is_silent_at_once_and_lost_only_after_lease_grace_and_margin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hetsched.daemon.silence.MARGIN_S", 0.05)
+    world = World(lease_s=0.1)
+    world.grace_s = 0.2
+    socket = await world.connect()
+    began = asyncio.get_running_loop().time()
+    socket.hang_up()
+    await until(lambda: world.told(NodeSilent))
+    assert asyncio.get_running_loop().time() - began < 0.1 and not world.told(NodeLost)
+    await until(lambda: world.told(NodeLost))
+    assert asyncio.get_running_loop().time() - began > 0.35
+
+
+async def test_a_node_that_returns_in_time_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hetsched.daemon.silence.MARGIN_S", 0.05)
+    world = World(lease_s=0.1)
+    first = await world.connect()
+    first.hang_up()
+    await until(lambda: world.told(NodeSilent))
+    second = await world.connect()
+    sessions = [item.session for item in world.told(NodeJoined)]
+    assert sessions[1] > sessions[0]
+    for _ in range(8):
+        second.say(wire.Heartbeat(1))
+        await asyncio.sleep(0.03)
+    assert not world.told(NodeLost)
+
+
+async def test_an_agent_that_stays_connected_but_dumb_is_cut_off() -> None:
+    world = World(lease_s=0.1)
+    socket = await world.connect()
+    await until(lambda: world.told(NodeSilent))
+    assert socket.closed
+
+
+async def test_after_a_restart_known_nodes_are_silent_and_their_time_counts_from_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hetsched.daemon.silence.MARGIN_S", 0.02)
+    world = World(lease_s=0.05)
+    world.links.expect(["n1", "n2"])
+    assert [item.node for item in world.told(NodeSilent)] == ["n1", "n2"]
+    await world.connect("n1")
+    await until(lambda: world.told(NodeLost))
+    assert [item.node for item in world.told(NodeLost)][0] == "n2"
+
+
+def test_patience_covers_lease_grace_and_clocks_that_differ() -> None:
+    silences = Silences(15.0, lambda node: 30.0, lambda node: None)
+    assert silences.patience_s("n") >= 15 + 30 + MARGIN_S
+
+
+@pytest.mark.parametrize(
+    ("hello", "said"),
+    [
+        ({"protocol": 99}, "protocol 99"),
+        ({"cluster": "other"}, "belongs to cluster other"),
+        ({"highest_epoch": 4}, "a newer one leads"),
+    ],
+)
+async def test_agents_that_must_not_obey_this_daemon_are_refused(hello: dict[str, Any], said: str) -> None:
+    world = World()
+    socket = await world.connect(**hello)
+    assert said in socket.got(wire.Refused)[0].reason
+    await until(lambda: socket.closed)
+    assert not world.heard
+
+
+async def test_another_machine_with_the_name_of_a_live_node_is_refused() -> None:
+    world = World(lease_s=5)
+    await world.connect("n1", boot_id="mine")
+    other = await world.connect("n1", boot_id="theirs")
+    assert "another machine" in other.got(wire.Refused)[0].reason
+    assert len(world.told(NodeJoined)) == 1
+
+
+async def test_the_same_machine_replaces_its_old_link_without_falling_silent() -> None:
+    world = World(lease_s=5)
+    first = await world.connect()
+    second = await world.connect()
+    await until(lambda: first.closed)
+    assert not second.closed and not world.told(NodeSilent) and len(world.told(NodeJoined)) == 2
+
+
+@pytest.mark.parametrize("first", [b"", b"\xc1", wire.encode(wire.Heartbeat(1)), b"\x91\xa5hello", None])
+async def test_whoever_does_not_begin_with_a_hello_is_shown_out(first: bytes | None) -> None:
+    world = World()
+    socket = Socket()
+    socket.incoming.put_nowait(first)
+    await asyncio.wait_for(world.links.serve(socket), 1)
+    assert socket.closed and not world.heard
+
+
+async def test_garbage_later_ends_the_link_like_any_other_end() -> None:
+    world = World()
+    socket = await world.connect()
+    socket.incoming.put_nowait(b"\xc1\xc1")
+    await until(lambda: world.told(NodeSilent))
+    assert socket.closed
+
+
+async def test_an_agent_that_does_not_read_is_cut_off_instead_of_filling_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hetsched.daemon.link.OUTBOX_MESSAGES", 100)
+    world = World(lease_s=5)
+    socket = await world.connect()
+    socket.blocked.clear()
+    world.links.send(Order("n1", wire.Pull()) for _ in range(200))
+    socket.blocked.set()
+    await until(lambda: socket.closed)
+    await until(lambda: world.told(NodeSilent))
+
+
+async def test_stopping_says_nothing_about_the_nodes() -> None:
+    world = World()
+    socket = await world.connect()
+    world.links.close()
+    await until(lambda: socket.closed)
+    assert not world.told(NodeSilent) and not world.told(NodeLost)
+
+
+# ---------------------------------------------------------------------- logs
+
+
+async def answer_logs(socket: Socket, pieces: list[wire.LogData]) -> None:
+    """Answer each ReadLog with the next piece under its number."""
+    answered = 0
+    for piece in pieces:
+        await until(lambda: len(socket.got(wire.ReadLog)) > answered)  # noqa: B023
+        ask = socket.got(wire.ReadLog)[answered]
+        answered += 1
+        socket.say(wire.LogData(ask.request, piece.offset, piece.data, piece.end, piece.error))
+
+
+async def read_log(world: World, *, follow: bool = False) -> bytes:
+    return b"".join([piece async for piece in Logs(world.links).read("n1", "t", 1, "stdout", 0, follow=follow)])
+
+
+async def test_a_log_is_read_window_by_window() -> None:
+    world = World(lease_s=5)
+    socket = await world.connect()
+    pieces = [wire.LogData(0, 0, b"abc", False), wire.LogData(0, 3, b"def", True)]
+    answering = asyncio.create_task(answer_logs(socket, pieces))
+    assert await read_log(world) == b"abcdef"
+    assert [ask.offset for ask in socket.got(wire.ReadLog)] == [0, 3]
+    await answering
+
+
+@pytest.mark.parametrize(("error", "kind"), [("gone", Gone), ("unknown", NotFound)])
+async def test_a_log_that_is_not_there_says_so(error: str, kind: type[Exception]) -> None:
+    world = World(lease_s=5)
+    socket = await world.connect()
+    answering = asyncio.create_task(answer_logs(socket, [wire.LogData(0, 0, b"", True, error)]))
+    with pytest.raises(kind):
+        await read_log(world)
+    await answering
+
+
+async def test_a_reader_learns_that_the_agent_has_gone() -> None:
+    world = World(lease_s=5)
+    with pytest.raises(Unavailable):
+        await read_log(world)
+    socket = await world.connect()
+    reading = asyncio.create_task(read_log(world, follow=True))
+    await until(lambda: socket.got(wire.ReadLog))
+    socket.hang_up()
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(reading, 1)
