@@ -1,0 +1,287 @@
+"""The core's tables: every record that outlives a call, field by field, with unit and owner.
+
+Promises: fixed strides in growable arrays; a slot is the index of a record and never moves while the record lives; integers only.
+"Owner" says which .pxi may write a field. Derived fields (marked) are left out of dump and digest and are rebuilt by load.
+"""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef enum:
+    MAX_ASKS = 4               # device kinds that one shape may ask for
+    MAX_PIECES = 64            # devices of one node, so devices of one allocation
+    RESOURCES = 18             # cpu, memory, 16 kinds
+    LEVELS = 4                 # qos levels
+    COLUMNS = 32               # score bytes in a cell
+    FAN_OUT = 8                # children of a cell
+    MAX_DEPTH = 12             # levels of a score tree: 8^11 nodes
+    MIX_SHAPES = 32            # shapes that the fragment score looks at
+    DOMAINS = 8                # topology columns of a node
+    ARENA_CLASSES = 40         # blocks of 1..39 units of 8 bytes
+
+
+cdef struct Arena:
+    # Blocks of whole 8-byte units, one free list a size. Owner: layout.
+    uint8_t* base
+    uint32_t used              # units handed out at least once
+    uint32_t capacity          # units
+    uint32_t free_first[ARENA_CLASSES]   # first free block of this many units, NONE if none; the next one's ref lies in the block
+
+
+cdef struct Buffer:
+    # Facts not taken yet, packed little-endian. Owner: layout.
+    uint8_t* data
+    size_t size                # bytes
+    size_t capacity            # bytes
+
+
+cdef struct Slots:
+    # A growing array of slots. Owner: who holds it.
+    uint32_t* at
+    uint32_t size
+    uint32_t capacity
+
+
+cdef struct TaskRecord:
+    # 64 bytes, one cache line. Owner: apply, except `place` (lanes while waiting).
+    int64_t submitted_ns
+    int64_t deadline_ns        # NEVER_NS = none
+    int64_t changed_ns         # time of the last change of state
+    uint64_t sequence          # submission order; the last part of the order of tasks
+    uint32_t shape             # slot
+    uint32_t template_         # opaque to the core
+    uint32_t gang              # slot or NONE
+    uint32_t place             # live or claiming: allocation slot; waiting (derived): where in a lane, see lanes; free: next free slot
+    uint32_t key               # ref into `keys`
+    uint16_t queue             # slot
+    int16_t priority           # higher goes first
+    uint16_t attempt           # attempts begun
+    uint16_t checkpoint        # index into `checkpoints`
+    uint8_t failures           # attempts that failed; stays at 255
+    uint8_t preemptions        # stays at 255
+    uint8_t state
+    uint8_t flags              # bits 0..4 the flags of the .pyi, bits 6..7 the qos level
+
+
+cdef struct AllocationRecord:
+    # What an attempt holds, or what a claim will hold once its victims are gone. 64 bytes. Owner: apply.
+    int64_t placed_ns          # a claim: when it was made
+    int64_t started_ns         # 0 until started
+    int64_t cost               # a claim: lost work of its victims, device-milliseconds
+    uint32_t task              # slot
+    uint32_t node              # slot
+    uint32_t next_on_node      # allocation slot or NONE; free: next free slot
+    uint32_t previous_on_node  # allocation slot or NONE
+    uint32_t pieces            # ref into `pieces`: count x (device index | share_milli << 8); NONE if count is 0
+    uint32_t claim             # a victim: the allocation slot of the claim that waits for it, else NONE
+    uint32_t next_victim       # a victim: the next of the same claim, else NONE
+    uint32_t first_victim      # a claim: first victim that has not ended
+    uint16_t victims           # a claim: victims that have not ended
+    uint8_t count              # devices
+    uint8_t lane               # LANE_*
+    uint8_t is_claim
+    uint8_t is_live            # 0: free record
+
+
+cdef struct DeviceRecord:
+    # Owner: apply; the first six fields are set by add_node and never change.
+    int64_t memory_bytes       # -1 unknown: never limits
+    int64_t memory_free        # bytes, claims taken off; negative while victims end
+    int64_t memory_live        # bytes, live attempts only
+    int16_t numa               # -1 none
+    int16_t nvlink             # -1 none
+    uint8_t kind
+    int8_t model               # -1 none
+    int16_t share_free         # milli, claims taken off; negative while victims end
+    int16_t share_live         # milli, live attempts only
+    uint8_t usable
+
+
+cdef struct NodeRecord:
+    # Owner: apply (free amounts, list), cluster doors (the rest), rank (`marked`).
+    int64_t cpu_milli
+    int64_t memory_bytes
+    int64_t cpu_free           # milli, claims taken off; negative while victims end
+    int64_t memory_free        # bytes, likewise
+    uint32_t device_first      # first of its run in `devices`; a free slot: next free slot
+    uint32_t allocation_first  # head of the list of allocations, claims among them; NONE
+    uint32_t allocations       # live ones, claims not counted
+    uint32_t claims
+    uint32_t evictable[LEVELS] # derived: live, preemptible, not stopping, unclaimed allocations by qos
+    int32_t domain[DOMAINS]    # interned topology labels, -1 none
+    uint8_t device_count
+    uint8_t is_present
+    uint8_t is_open
+    uint8_t is_grouped         # some device has a numa or nvlink group
+    uint8_t marked             # derived: in `dirty`, its leaves are to be computed again
+
+
+cdef struct AskRecord:
+    # What a shape asks of one kind. Owner: add_shape.
+    int64_t memory_bytes       # per device
+    uint64_t models            # mask of allowed models, 0 = any
+    uint16_t whole             # devices
+    uint16_t parts             # devices
+    uint16_t part_milli        # of each part
+    uint8_t kind
+    uint8_t model_count        # length of the list, best first
+    uint8_t rank[64]           # position of the model in the list
+
+
+cdef struct ShapeRecord:
+    int64_t cpu_milli
+    int64_t memory_bytes
+    int64_t popularity         # times asked, halved now and then; the weight in the mix
+    AskRecord asks[MAX_ASKS]
+    uint8_t ask_count
+    uint8_t same               # 0, 1 numa, 2 nvlink
+    uint8_t level_top          # highest level told (1 if none)
+    uint8_t model_top          # longest list of models, at most 16
+    uint16_t device_count      # devices asked in all
+    int64_t device_milli       # share asked in all
+    uint8_t* levels            # a byte a node slot, NULL = 1 everywhere
+    uint32_t levels_size       # bytes
+    uint32_t pending           # derived: waiting tasks
+    uint32_t column            # derived: column of the score trees or NONE
+    uint32_t lane_first        # derived: its lanes, linked
+    uint64_t idle_since        # derived: value of `rounds` when its last waiting task left
+
+
+cdef struct LaneRecord:
+    # The waiting tasks of one (qos, queue, shape), best first; shape NONE: gangs of that (qos, queue). Derived. Owner: lanes.
+    uint32_t shape
+    uint16_t queue
+    uint8_t qos
+    uint32_t next_of_shape
+    Slots run                  # tasks in order; those gone from the middle are NONE
+    uint32_t run_head          # first that is not gone
+    uint32_t run_live
+    Slots heap                 # tasks that came out of order, 4-ary heap
+    uint32_t heap_at           # where in its bucket's heap, or NONE
+    uint32_t parked_at         # where in `parked_lanes`, or NONE
+    uint64_t no_proof          # `changes` when a search for victims found nothing, 0 = never
+
+
+cdef struct QueueRecord:
+    int64_t used[RESOURCES]    # claims and children included. Owner: apply
+    int64_t guaranteed[RESOURCES]  # 0 = none
+    int64_t limit[RESOURCES]   # -1 = none
+    int64_t weight
+    uint32_t parent            # slot or NONE
+    uint32_t depth
+    uint64_t key               # derived: dominant share over weight, scaled
+    uint8_t key_stale          # derived
+    uint8_t has_limit          # here or above
+    Slots bucket[LEVELS]       # derived: heap of lanes that may be tried, by head. Owner: lanes
+    uint32_t active_at[LEVELS] # derived: where in `active`, NONE if the bucket is empty
+
+
+cdef struct GangRecord:
+    Slots members              # tasks in submission order, terminal ones until forgotten
+    uint32_t size
+    uint32_t min_size
+    uint32_t succeeded         # members that succeeded, forgotten ones too
+    int32_t column             # -1 none, 0..7 domain, 8 one node
+    uint32_t next_free
+    uint8_t is_present
+    uint8_t is_stale           # derived: in `stale_gangs`, its standing in the lanes is to be settled
+
+
+cdef struct TreeRecord:
+    # 32 score columns over all node slots. Derived. Owner: rank.
+    uint8_t* cells[MAX_DEPTH]  # level 0 = leaves; 32 bytes a cell
+    uint32_t shape[COLUMNS]    # who has the column, NONE = free
+
+
+cdef struct TrialRecord:
+    # One member placed on trial: what rewind gives back. Owner: gang.
+    uint32_t task
+    uint32_t node
+    uint32_t count
+    uint32_t pieces[MAX_PIECES]
+
+
+cdef struct Tables:
+    int64_t now_ns
+    uint8_t turn_open          # begin() was called and F_TURN is not written yet
+    uint8_t replaying          # inside apply(): no facts, nothing decided
+    uint8_t policy
+    int64_t blast_radius       # stopped devices per requested device, 0 = no cap
+    uint64_t next_sequence
+    uint64_t changes           # derived: grows with every change that could make a proof or a fit possible
+    uint64_t frees             # derived: grows when capacity or room for somebody grew
+    uint64_t rounds            # derived: calls of decide
+    Buffer facts
+
+    TaskRecord* tasks
+    uint32_t tasks_used        # records in use at least once
+    uint32_t tasks_capacity
+    uint32_t tasks_free        # first free record
+    uint32_t tasks_count
+    uint64_t counts[16]        # derived: tasks per state
+    uint64_t waiting[LEVELS]   # derived: queued, not claiming
+    Arena keys
+    uint64_t* index            # derived: 32 hash bits << 32 | slot + 1; 0 = empty; sorted by home, linear probing
+    uint32_t index_size
+    int64_t* checkpoints       # distinct values of checkpoint_ns; [0] = 0
+    uint32_t checkpoints_used
+    uint32_t checkpoints_capacity
+
+    AllocationRecord* allocations
+    uint32_t allocations_used
+    uint32_t allocations_capacity
+    uint32_t allocations_free
+    uint32_t allocations_count
+    Arena pieces
+
+    NodeRecord* nodes
+    uint32_t nodes_used
+    uint32_t nodes_capacity    # multiple of 8; the trees are that wide
+    uint32_t nodes_free
+    uint32_t nodes_count
+    uint32_t nodes_bare        # derived: present nodes without devices
+    DeviceRecord* devices
+    uint32_t devices_used
+    uint32_t devices_capacity
+    Slots device_runs[65]      # given back runs by length
+    int64_t capacity[RESOURCES]    # derived: open nodes, usable devices
+    int64_t live[RESOURCES]        # derived: used by live attempts
+
+    ShapeRecord* shapes
+    uint32_t shapes_used
+    uint32_t shapes_capacity
+    uint32_t mix[MIX_SHAPES]   # most asked device shapes when the mix was last taken
+    int64_t mix_weight[MIX_SHAPES]
+    int64_t mix_total
+    uint32_t mix_size
+    int64_t mix_since          # device tasks accepted since
+    int64_t mix_every          # after how many it is taken again
+
+    QueueRecord* queues
+    uint32_t queues_used
+    uint32_t queues_capacity
+
+    GangRecord* gangs
+    uint32_t gangs_used
+    uint32_t gangs_capacity
+    uint32_t gangs_free
+
+    LaneRecord* lanes
+    uint32_t lanes_used
+    uint32_t lanes_capacity
+    uint32_t gang_lane_first   # derived: lanes with shape NONE, linked
+    Slots active[LEVELS]       # derived: queues with something to try at that level
+    Slots parked_lanes         # derived: lanes whose shape or queue is blocked
+    Slots parked_tasks         # derived: gang members that did not fit, until `frees` moves
+    uint64_t parked_frees      # `frees` when parked_tasks was last let go
+    Slots stale_gangs          # derived
+
+    TreeRecord* trees
+    uint32_t trees_used
+    uint32_t trees_capacity
+    uint32_t tree_depth        # levels of a tree, root included
+    Slots dirty                # nodes whose leaves are to be computed again
+    uint8_t all_dirty          # the mix, the policy or the width changed: compute everything again
+
+    TrialRecord* trial
+    uint32_t trial_size
+    uint32_t trial_capacity

@@ -1,0 +1,92 @@
+"""The core: tables of nodes, devices, shapes, tasks and allocations, and the decisions over them.
+
+Read `_core.pyi` for what every door promises and `_core.pxd` for what every field means. The rooms, in the order of a task's way:
+layout (memory, ids) -> lanes (who goes first) -> fit (where it can go) -> rank (where it goes best) -> gang, victims, decide (what is
+done about it) -> apply, facts, replay (what is written down) -> check, whole (what must hold; dump, load, digest). Doors are the methods
+of Core, layered by what they are about: cluster, tasks, questions, whole. To add a fact: a code and its bytes in apply, `apply_x` there,
+`do_x` in facts, a case in replay and in its reader, a line in the .pyi, a story in tests/core.
+
+Three floors: doors (`def`) check arguments and hold the only `with nogil`; walkers (`cdef ... except -1 nogil`) loop and assert; leaves
+(`cdef inline ... noexcept nogil`) compute. Integers only.
+"""
+
+from collections import namedtuple
+import zlib
+
+from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy, memmove, memset
+
+cdef extern from *:
+    """
+    #ifndef HETSCHED_CHECKED
+    #define HETSCHED_CHECKED 0
+    #endif
+    """
+    const int HETSCHED_CHECKED
+
+cdef enum:
+    NONE_ = 0xFFFFFFFF
+    FREE_ = 0
+    QUEUED_ = 1
+    HELD_ = 2
+    BACKOFF_ = 3
+    PLACED_ = 4
+    RUNNING_ = 5
+    STOPPING_ = 6
+    SUCCEEDED_ = 7
+    SKIPPED_ = 11
+    PREEMPTIBLE_ = 1
+    CLAIMING_ = 8
+    LANE_BATCH_ = 0
+    LANE_IMMEDIATE_ = 1
+    POLICY_FRAGMENT_ = 0
+    POLICY_PACK_ = 1
+    POLICY_SPREAD_ = 2
+    POLICY_FIRST_FIT_ = 3
+    STOP_PREEMPTED = 1         # the one reason code that the core gives by itself
+
+NONE = 0xFFFFFFFF
+NEVER_NS = INT64_MAX
+FREE, QUEUED, HELD, BACKOFF, PLACED, RUNNING, STOPPING, SUCCEEDED, FAILED, CANCELLED, EXPIRED, SKIPPED = range(12)
+STATE_NAMES = ("free", "queued", "held", "backoff", "placed", "running", "stopping",
+               "succeeded", "failed", "cancelled", "expired", "skipped")
+PREEMPTIBLE, HELD_OPERATOR, HELD_DEPENDENCY, CLAIMING, DEADLINE_RELATIVE = 1, 2, 4, 8, 16
+LANE_BATCH, LANE_IMMEDIATE = 0, 1
+POLICY_FRAGMENT, POLICY_PACK, POLICY_SPREAD, POLICY_FIRST_FIT = range(4)
+RESOURCE_CPU, RESOURCE_MEMORY, RESOURCE_KIND = 0, 1, 2
+MAX_KINDS, MAX_MODELS = 16, 64
+REASON_PREEMPTED = STOP_PREEMPTED
+(F_TURN, F_WORDS, F_PLACED, F_STARTED, F_STOPPING, F_ENDED, F_REQUEUED, F_BACKED_OFF, F_READY, F_HELD, F_CLAIMED, F_UNCLAIMED,
+ F_PRIORITISED, F_FORGOTTEN) = range(1, 15)
+
+Placement = namedtuple("Placement", "node attempt lane placed_ns started_ns devices")
+TaskRow = namedtuple("TaskRow", "key state flags qos queue shape template priority attempt gang sequence submitted_ns deadline_ns "
+                                "changed_ns failures preemptions")
+
+include "_core/layout.pxi"
+include "_core/lanes.pxi"
+include "_core/fit.pxi"
+include "_core/rank.pxi"
+include "_core/gang.pxi"
+include "_core/decide.pxi"
+include "_core/apply.pxi"
+include "_core/facts.pxi"
+include "_core/replay.pxi"
+include "_core/tabled.pxi"
+include "_core/cluster.pxi"
+include "_core/tasks.pxi"
+include "_core/questions.pxi"
+
+
+cdef class Core(Questions):
+    """See `_core.pyi`."""
+
+    def __init__(self, *, int policy=POLICY_FRAGMENT_, int64_t blast_radius=8, bint checked=False):
+        if not 0 <= policy <= POLICY_FIRST_FIT_:
+            raise ValueError(f"policy {policy} is none of POLICY_*")
+        if blast_radius < 0:
+            raise ValueError(f"blast_radius {blast_radius} is negative")
+        self.t.policy = <uint8_t> policy
+        self.t.blast_radius = blast_radius
+        self.is_checked = checked or HETSCHED_CHECKED

@@ -1,0 +1,79 @@
+# One call of decide: level by level, place what fits in order; then let the blocked heads of the level claim; then the next level.
+#
+# Promises: a blocked lane leaves its heap when it surfaces and costs one byte a call until its shape fits again; a blocked level claims
+# before the next level may take what is free, so nothing is placed below and evicted in the same call.
+
+cdef int64_t decide_levels(Tables* t, int levels, bint preempt, int lane) except -1 nogil:
+    cdef int64_t placed = 0
+    cdef int qos
+    cdef uint8_t code
+    t.rounds += 1
+    unpark(t)
+    for qos in range(LEVELS):
+        if (levels >> qos) & 1:
+            code = <uint8_t> lane if lane >= 0 else LANE_IMMEDIATE_ if qos == 0 else LANE_BATCH_
+            placed += place_level(t, qos, code)
+            if preempt and qos < LEVELS - 1:
+                claim_level(t, qos, code)
+    return placed
+
+
+cdef int unpark(Tables* t) except -1 nogil:
+    """Whoever may fit now comes back."""
+    cdef int64_t at
+    cdef uint32_t lane
+    if t.frees != t.parked_frees:
+        t.parked_frees = t.frees
+        for at in range(t.parked_tasks.size):
+            touch_gang(t, t.tasks[t.parked_tasks.at[at]].gang)
+    settle_gangs(t)
+    refresh(t)
+    for at in range(<int64_t> t.parked_lanes.size - 1, -1, -1):
+        lane = t.parked_lanes.at[at]
+        if may_try(t, &t.lanes[lane]):
+            unpark_lane(t, lane)
+            bucket_add(t, lane)
+    return 0
+
+
+cdef inline bint may_try(Tables* t, LaneRecord* lane) noexcept nogil:
+    cdef ShapeRecord* shape = &t.shapes[lane.shape]
+    return best_byte(t, shape) != 0 and within_limits(t, lane.queue, shape)
+
+
+cdef int64_t place_level(Tables* t, int qos, uint8_t code) except -1 nogil:
+    """Until nothing at this level may be tried any more."""
+    cdef int64_t placed = 0
+    cdef uint32_t lane
+    while True:
+        lane = best_lane(t, qos)
+        if lane == NONE_:
+            return placed
+        if t.lanes[lane].shape == NONE_:
+            placed += try_gang(t, lane_head(t, &t.lanes[lane]), code)
+            settle_gangs(t)
+        else:
+            placed += place_head(t, lane, code)
+
+
+cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
+    """The head of this lane, or the lane is parked."""
+    cdef uint32_t pieces[MAX_PIECES]
+    cdef uint32_t node
+    cdef int worst, count
+    cdef ShapeRecord* shape = &t.shapes[t.lanes[lane].shape]
+    if t.nodes_used == 0:
+        return park_lane(t, lane)
+    want_column(t, t.lanes[lane].shape)
+    refresh(t)
+    if not may_try(t, &t.lanes[lane]):
+        return park_lane(t, lane)
+    node = best_node(t, shape)
+    count = fit(t, node, shape, pieces, &worst)
+    assert count >= 0, "a leaf that is not 0 means that the shape fits"
+    do_placed(t, lane_head(t, &t.lanes[lane]), node, code, pieces, count)
+    return 1
+
+
+cdef int claim_level(Tables* t, int qos, uint8_t code) except -1 nogil:
+    return 0

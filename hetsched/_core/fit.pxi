@@ -1,0 +1,252 @@
+# Does a shape fit on a node, on which devices, and what holding them means in free amounts.
+#
+# Promises: exact. `pick` finds devices whenever some choice exists: whole devices need W wholly free ones, parts go to P different
+# other devices, partly used ones first; a free device can do whatever a partly used one can, so taking the W first never hurts.
+# Order of choice: best model, then the whole devices' island with the fewest free that suffices, then lowest index; for parts
+# best model, then the partly used device with the smallest sufficient rest, then lowest index.
+# A piece is device index | share_milli << 8; share 1000 means a whole device, and only that.
+
+cdef inline uint32_t piece_of(uint32_t device, uint32_t share_milli) noexcept nogil:
+    return device | (share_milli << 8)
+
+
+cdef inline AskRecord* ask_of(ShapeRecord* shape, uint8_t kind) noexcept nogil:
+    cdef int ask
+    for ask in range(shape.ask_count):
+        if shape.asks[ask].kind == kind:
+            return &shape.asks[ask]
+    return NULL
+
+
+cdef inline bint is_right(DeviceRecord* device, AskRecord* ask) noexcept nogil:
+    """Kind, health, model and size of memory: what does not depend on who is on it."""
+    return (device.kind == ask.kind and device.usable
+            and (ask.models == 0 or (device.model >= 0 and (ask.models >> device.model) & 1))
+            and (device.memory_bytes < 0 or device.memory_bytes >= ask.memory_bytes))
+
+
+cdef inline bint has_room(DeviceRecord* device, AskRecord* ask) noexcept nogil:
+    """A part fits beside the others on a right device."""
+    return device.share_free >= ask.part_milli and (device.memory_bytes < 0 or device.memory_free >= ask.memory_bytes)
+
+
+cdef inline int rank_of(DeviceRecord* device, AskRecord* ask) noexcept nogil:
+    return ask.rank[device.model] if ask.model_count > 1 else 0
+
+
+cdef inline int island_of(DeviceRecord* device, int by) noexcept nogil:
+    return device.numa if by == 1 else device.nvlink
+
+
+cdef int pick_ask(DeviceRecord* devices, int count, AskRecord* ask, int by, int island, uint64_t* taken,
+                  uint32_t* pieces, int* worst) noexcept nogil:
+    """Devices for one ask, of one island if `by` is set. Returns how many, or -1; `worst` = worst position in the model list."""
+    cdef int at, chosen, free_count = 0, found = 0
+    cdef int key, best_key
+    cdef int tight = -1, tight_by = 0
+    cdef int8_t state[MAX_PIECES]
+    cdef DeviceRecord* device
+    for at in range(count):
+        device = &devices[at]
+        state[at] = 0
+        if (taken[0] >> at) & 1 or not is_right(device, ask) or (by and island_of(device, by) != island):
+            continue
+        if device.share_free == 1000:
+            state[at] = 2
+            free_count += 1
+        elif ask.parts and has_room(device, ask):
+            state[at] = 1
+    if free_count < ask.whole:
+        return -1
+    if ask.whole > 0 and not by:
+        tight = tightest_island(devices, count, state, ask.whole, &tight_by)
+    for _ in range(ask.whole):
+        chosen = -1
+        best_key = 0
+        for at in range(count):
+            if state[at] == 2:
+                key = rank_of(&devices[at], ask) * 2 + (tight_by != 0 and island_of(&devices[at], tight_by) != tight)
+                if chosen < 0 or key < best_key:
+                    chosen = at
+                    best_key = key
+        state[chosen] = 0
+        taken[0] |= <uint64_t> 1 << chosen
+        pieces[found] = piece_of(chosen, 1000)
+        found += 1
+        worst[0] = max(worst[0], rank_of(&devices[chosen], ask))
+    for _ in range(ask.parts):
+        chosen = -1
+        best_key = 0
+        for at in range(count):
+            if state[at] != 0:
+                key = rank_of(&devices[at], ask) * 2048 + devices[at].share_free
+                if chosen < 0 or key < best_key:
+                    chosen = at
+                    best_key = key
+        if chosen < 0:
+            return -1
+        state[chosen] = 0
+        taken[0] |= <uint64_t> 1 << chosen
+        pieces[found] = piece_of(chosen, ask.part_milli)
+        found += 1
+        worst[0] = max(worst[0], rank_of(&devices[chosen], ask))
+    return found
+
+
+cdef int tightest_island(DeviceRecord* devices, int count, int8_t* state, int whole, int* by) noexcept nogil:
+    """The NVLink group, else NUMA node, with the fewest free right devices that still suffice: others stay unbroken. `by` 0 = none."""
+    cdef int best = -1, best_free = MAX_PIECES + 1
+    cdef int way, at, other, free_count, island
+    by[0] = 0
+    for way in range(2, 0, -1):
+        for at in range(count):
+            if state[at] != 2:
+                continue
+            island = island_of(&devices[at], way)
+            if island < 0:
+                continue
+            free_count = 0
+            for other in range(count):
+                if state[other] == 2 and island_of(&devices[other], way) == island:
+                    free_count += 1
+            if whole <= free_count < best_free:
+                best = island
+                best_free = free_count
+                by[0] = way
+        if by[0]:
+            break
+    return best
+
+
+cdef int pick_all(DeviceRecord* devices, int count, ShapeRecord* shape, int by, int island, uint32_t* pieces, int* worst) noexcept nogil:
+    cdef uint64_t taken = 0
+    cdef int found = 0
+    cdef int ask, more
+    worst[0] = 0
+    for ask in range(shape.ask_count):
+        more = pick_ask(devices, count, &shape.asks[ask], by, island, &taken, pieces + found, worst)
+        if more < 0:
+            return -1
+        found += more
+    return found
+
+
+cdef int pick(DeviceRecord* devices, int count, ShapeRecord* shape, uint32_t* pieces, int* worst) noexcept nogil:
+    """Devices for the whole shape: how many (0 if it asks for none), or -1 if it does not fit. `pieces` has room for MAX_PIECES."""
+    cdef uint32_t trial[MAX_PIECES]
+    cdef int at, other, found, rank, free_count, island
+    cdef int best = -1, best_rank = 0, best_free = 0
+    worst[0] = 0
+    if shape.ask_count == 0:
+        return 0
+    if shape.device_count > count:
+        return -1
+    if shape.same == 0:
+        return pick_all(devices, count, shape, 0, -1, pieces, worst)
+    for at in range(count):
+        island = island_of(&devices[at], shape.same)
+        if island < 0:
+            continue
+        free_count = 0
+        for other in range(count):
+            if island_of(&devices[other], shape.same) == island:
+                if other < at:
+                    break
+                free_count += devices[other].share_free == 1000
+        else:
+            found = pick_all(devices, count, shape, shape.same, island, trial, &rank)
+            if found >= 0 and (best < 0 or rank < best_rank or (rank == best_rank and free_count < best_free)):
+                best = found
+                best_rank = rank
+                best_free = free_count
+                memcpy(pieces, trial, found * sizeof(uint32_t))
+    worst[0] = best_rank
+    return best
+
+
+cdef inline uint8_t level_of(ShapeRecord* shape, uint32_t node) noexcept nogil:
+    return shape.levels[node] if node < shape.levels_size else 1
+
+
+cdef inline bint has_base(NodeRecord* node, ShapeRecord* shape) noexcept nogil:
+    return node.cpu_free >= shape.cpu_milli and node.memory_free >= shape.memory_bytes
+
+
+cdef int fit(Tables* t, uint32_t slot, ShapeRecord* shape, uint32_t* pieces, int* worst) noexcept nogil:
+    """Devices for the shape on this node now, or -1."""
+    cdef NodeRecord* node = &t.nodes[slot]
+    if not node.is_open or not has_base(node, shape) or level_of(shape, slot) == 0:
+        return -1
+    return pick(t.devices + node.device_first, node.device_count, shape, pieces, worst)
+
+
+# ---------------------------------------------------------------- holding
+
+cdef void hold_room(Tables* t, uint32_t slot, ShapeRecord* shape, uint32_t* pieces, int count, int sign) noexcept nogil:
+    """sign 1: the amounts leave what is free on the node and its devices; -1: they come back."""
+    cdef NodeRecord* node = &t.nodes[slot]
+    cdef DeviceRecord* device
+    cdef int at
+    node.cpu_free -= sign * shape.cpu_milli
+    node.memory_free -= sign * shape.memory_bytes
+    for at in range(count):
+        device = t.devices + node.device_first + (pieces[at] & 0xFF)
+        device.share_free -= <int16_t> (sign * <int> (pieces[at] >> 8))
+        device.memory_free -= sign * piece_memory(device, shape, pieces[at])
+
+
+cdef inline int64_t piece_memory(DeviceRecord* device, ShapeRecord* shape, uint32_t piece) noexcept nogil:
+    """A whole device takes all of its memory; where the size is unknown nothing is counted."""
+    if device.memory_bytes < 0:
+        return 0
+    return device.memory_bytes if (piece >> 8) == 1000 else ask_of(shape, device.kind).memory_bytes
+
+
+cdef void hold_live(Tables* t, uint32_t slot, ShapeRecord* shape, uint32_t* pieces, int count, int sign) noexcept nogil:
+    """The same for what live attempts have, per device and in the totals."""
+    cdef NodeRecord* node = &t.nodes[slot]
+    cdef DeviceRecord* device
+    cdef int at, share
+    t.live[0] += sign * shape.cpu_milli
+    t.live[1] += sign * shape.memory_bytes
+    for at in range(count):
+        device = t.devices + node.device_first + (pieces[at] & 0xFF)
+        share = sign * <int> (pieces[at] >> 8)
+        device.share_live += <int16_t> share
+        device.memory_live += sign * piece_memory(device, shape, pieces[at])
+        t.live[2 + device.kind] += share
+
+
+cdef void hold_queue(Tables* t, uint32_t queue, ShapeRecord* shape, int sign) noexcept nogil:
+    cdef int ask
+    while queue != NONE_:
+        t.queues[queue].used[0] += sign * shape.cpu_milli
+        t.queues[queue].used[1] += sign * shape.memory_bytes
+        for ask in range(shape.ask_count):
+            t.queues[queue].used[2 + shape.asks[ask].kind] += sign * ask_milli(&shape.asks[ask])
+        t.queues[queue].key_stale = True
+        queue = t.queues[queue].parent
+
+
+cdef inline int64_t ask_milli(AskRecord* ask) noexcept nogil:
+    return <int64_t> ask.whole * 1000 + <int64_t> ask.parts * ask.part_milli
+
+
+cdef bint within_limits(Tables* t, uint32_t queue, ShapeRecord* shape) noexcept nogil:
+    """One more of this shape leaves the queue and all above it within their limits."""
+    cdef QueueRecord* record
+    cdef int ask, resource
+    if not t.queues[queue].has_limit:
+        return True
+    while queue != NONE_:
+        record = &t.queues[queue]
+        if record.limit[0] >= 0 and record.used[0] + shape.cpu_milli > record.limit[0]:
+            return False
+        if record.limit[1] >= 0 and record.used[1] + shape.memory_bytes > record.limit[1]:
+            return False
+        for ask in range(shape.ask_count):
+            resource = 2 + shape.asks[ask].kind
+            if record.limit[resource] >= 0 and record.used[resource] + ask_milli(&shape.asks[ask]) > record.limit[resource]:
+                return False
+        queue = record.parent
+    return True

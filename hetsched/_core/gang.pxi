@@ -1,0 +1,255 @@
+# Gangs: all that belong together or none, tried under mark and rewind.
+#
+# Promises: `present` = live members that are not stopping + members that succeeded. With present < min_size the gang is gathering: one
+# of its waiting members stands for it in the gang lane, once enough of them wait and none is still stopping; a trial places the
+# hardest first, as many as fit, and holds nothing unless present reaches min_size. With present >= min_size it has begun: the rest
+# join one by one in the same domain. What did not fit is parked, alone, until room grows or the gang changes; it blocks nobody.
+# Not yet: a blocked gang does not preempt.
+
+cdef struct Census:
+    uint32_t waiting
+    uint32_t live              # placed or running
+    uint32_t stopping
+    uint32_t node              # of some live member, NONE
+
+
+cdef int touch_gang(Tables* t, uint32_t slot) except -1 nogil:
+    if not t.gangs[slot].is_stale:
+        t.gangs[slot].is_stale = True
+        push(&t.stale_gangs, slot)
+    return 0
+
+
+cdef Census count_members(Tables* t, GangRecord* gang) noexcept nogil:
+    cdef Census census
+    cdef uint32_t at
+    cdef TaskRecord* task
+    memset(&census, 0, sizeof(Census))
+    census.node = NONE_
+    for at in range(gang.members.size):
+        task = &t.tasks[gang.members.at[at]]
+        census.waiting += is_waiting(task)
+        if task.state == STOPPING_:
+            census.stopping += 1
+        elif is_live(task):
+            census.live += 1
+            census.node = t.allocations[task.place].node
+    return census
+
+
+cdef int settle_gang(Tables* t, uint32_t slot) except -1 nogil:
+    """Puts its waiting members where they belong: all, one for all, or none in the gang lane."""
+    cdef GangRecord* gang = &t.gangs[slot]
+    cdef Census census
+    cdef uint32_t at, member, lane, first = NONE_
+    cdef bint has_begun
+    gang.is_stale = False
+    if not gang.is_present:
+        return 0
+    census = count_members(t, gang)
+    has_begun = census.live + gang.succeeded >= gang.min_size
+    for at in range(gang.members.size):
+        member = gang.members.at[at]
+        if not is_waiting(&t.tasks[member]):
+            continue
+        leave_lane(t, member)
+        if has_begun:
+            lane_of(t, &t.tasks[member], &lane)
+            enter_lane(t, member, lane)
+        elif first == NONE_ or sooner(t, member, first):
+            first = member
+    if not has_begun and census.stopping == 0 and census.waiting + census.live + gang.succeeded >= gang.min_size and first != NONE_:
+        lane_of(t, &t.tasks[first], &lane)
+        enter_lane(t, first, lane)
+    return 0
+
+
+cdef inline bint sooner(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
+    """Order over levels."""
+    cdef int a = qos_of(&t.tasks[one])
+    cdef int b = qos_of(&t.tasks[other])
+    return a < b if a != b else goes_before(t, one, other)
+
+
+cdef int settle_gangs(Tables* t) except -1 nogil:
+    while t.stale_gangs.size > 0:
+        t.stale_gangs.size -= 1
+        settle_gang(t, t.stale_gangs.at[t.stale_gangs.size])
+    return 0
+
+
+cdef void leave_gang(Tables* t, uint32_t slot, uint32_t task) noexcept nogil:
+    """A forgotten member; the others keep their order."""
+    cdef Slots* members = &t.gangs[slot].members
+    cdef uint32_t at = 0
+    while members.at[at] != task:
+        at += 1
+    members.size -= 1
+    memmove(members.at + at, members.at + at + 1, (members.size - at) * sizeof(uint32_t))
+
+
+# ---------------------------------------------------------------- a trial
+
+cdef inline bint in_domain(Tables* t, uint32_t node, int column, int64_t value) noexcept nogil:
+    return column < 0 or (node == value if column == DOMAINS else t.nodes[node].domain[column] == value)
+
+
+cdef uint32_t best_node_within(Tables* t, ShapeRecord* shape, int column, int64_t value) noexcept nogil:
+    """Best score, lowest slot, among the nodes of one domain; NONE if it fits on none."""
+    cdef uint32_t node, best = NONE_
+    cdef uint8_t byte, best_so_far = 0
+    cdef TreeRecord* tree
+    if best_byte(t, shape) == 0:
+        return NONE_
+    if column < 0:
+        return best_node(t, shape)
+    tree = &t.trees[shape.column // COLUMNS]
+    for node in range(t.nodes_used):
+        byte = cell_of(tree, 0, node)[shape.column % COLUMNS]
+        if byte > best_so_far and in_domain(t, node, column, value):
+            best_so_far = byte
+            best = node
+    return best
+
+
+cdef int try_members(Tables* t, Slots* members, int column, int64_t value) except -1 nogil:
+    """Holds room for as many as fit, in the order given; the trial says where. Equal shapes fail together."""
+    cdef uint32_t at, member, node, failed = NONE_
+    cdef TrialRecord* entry
+    cdef ShapeRecord* shape
+    cdef int worst, count
+    for at in range(members.size):
+        member = members.at[at]
+        if t.tasks[member].shape == failed:
+            continue
+        want_column(t, t.tasks[member].shape)
+        refresh(t)
+        shape = &t.shapes[t.tasks[member].shape]
+        node = best_node_within(t, shape, column, value)
+        if node == NONE_ or not within_limits(t, t.tasks[member].queue, shape):
+            failed = t.tasks[member].shape
+            continue
+        grow(<void**> &t.trial, &t.trial_capacity, sizeof(TrialRecord), <uint64_t> t.trial_size + 1)
+        entry = &t.trial[t.trial_size]
+        count = fit(t, node, shape, entry.pieces, &worst)
+        assert count >= 0, "a leaf that is not 0 means that the shape fits"
+        t.trial_size += 1
+        entry.task = member
+        entry.node = node
+        entry.count = count
+        hold_room(t, node, shape, entry.pieces, count, 1)
+        hold_queue(t, t.tasks[member].queue, shape, 1)
+        mark_only(t, node)
+    return 0
+
+
+cdef int rewind(Tables* t) except -1 nogil:
+    """Everything held on trial comes back; the entries stay readable until the next trial."""
+    cdef uint32_t at
+    cdef TrialRecord* entry
+    cdef ShapeRecord* shape
+    for at in range(t.trial_size):
+        entry = &t.trial[at]
+        shape = &t.shapes[t.tasks[entry.task].shape]
+        hold_room(t, entry.node, shape, entry.pieces, <int> entry.count, -1)
+        hold_queue(t, t.tasks[entry.task].queue, shape, -1)
+        mark_only(t, entry.node)
+    return 0
+
+
+cdef uint32_t fitting_members(Tables* t, Slots* members, int column, int64_t value) except? 0xFFFFFFFF nogil:
+    """How many fit in this domain. Holds nothing afterwards."""
+    t.trial_size = 0
+    try_members(t, members, column, value)
+    rewind(t)
+    return t.trial_size
+
+
+cdef int choose_domain(Tables* t, Slots* members, int column, uint32_t needed, int64_t* chosen) except -1 nogil:
+    """The first domain that takes all, else the first of those that take most. Returns 0 if none takes enough, else 1."""
+    cdef Slots seen
+    cdef uint32_t node, fitting, most = needed - 1
+    cdef int64_t value
+    memset(&seen, 0, sizeof(Slots))
+    for node in range(t.nodes_used):
+        if not t.nodes[node].is_present or not t.nodes[node].is_open:
+            continue
+        value = node if column == DOMAINS else t.nodes[node].domain[column]
+        if value < 0 or (column < DOMAINS and was_seen(&seen, <uint32_t> value)):
+            continue
+        if column < DOMAINS:
+            push(&seen, <uint32_t> value)
+        fitting = fitting_members(t, members, column, value)
+        if fitting > most:
+            most = fitting
+            chosen[0] = value
+        if fitting == members.size:
+            break
+    drop_slots(&seen)
+    return most >= needed
+
+
+cdef bint was_seen(Slots* seen, uint32_t value) noexcept nogil:
+    cdef uint32_t at
+    for at in range(seen.size):
+        if seen.at[at] == value:
+            return True
+    return False
+
+
+cdef bint is_harder(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
+    cdef ShapeRecord* a = &t.shapes[t.tasks[one].shape]
+    cdef ShapeRecord* b = &t.shapes[t.tasks[other].shape]
+    if a.device_milli != b.device_milli:
+        return a.device_milli > b.device_milli
+    if a.cpu_milli != b.cpu_milli:
+        return a.cpu_milli > b.cpu_milli
+    return a.memory_bytes > b.memory_bytes
+
+
+cdef int gather(Tables* t, GangRecord* gang, Slots* members) except -1 nogil:
+    """Its waiting members, hardest first; equally hard ones in submission order."""
+    cdef uint32_t at, member
+    cdef int64_t place
+    for at in range(gang.members.size):
+        member = gang.members.at[at]
+        if not is_waiting(&t.tasks[member]):
+            continue
+        push(members, member)
+        place = <int64_t> members.size - 1
+        while place > 0 and is_harder(t, member, members.at[place - 1]):
+            members.at[place] = members.at[place - 1]
+            place -= 1
+        members.at[place] = member
+    return 0
+
+
+cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
+    """The gang that this task stands for, or the task alone if the gang has begun. Returns placements; 0: parked."""
+    cdef GangRecord* gang = &t.gangs[t.tasks[task].gang]
+    cdef Census census = count_members(t, gang)
+    cdef uint32_t needed, at
+    cdef int column = gang.column
+    cdef int64_t value = -1
+    cdef bint fits = True
+    cdef Slots members
+    memset(&members, 0, sizeof(Slots))
+    if census.live + gang.succeeded >= gang.min_size:
+        needed = 1
+        push(&members, task)
+    else:
+        needed = gang.min_size - census.live - gang.succeeded
+        gather(t, gang, &members)
+    if column >= 0 and census.node != NONE_:
+        value = census.node if column == DOMAINS else t.nodes[census.node].domain[column]
+    elif column >= 0:
+        fits = choose_domain(t, &members, column, needed, &value) != 0
+    if fits:
+        fits = fitting_members(t, &members, column, value) >= needed
+    drop_slots(&members)
+    if not fits:
+        park_task(t, task)
+        return 0
+    for at in range(t.trial_size):
+        do_placed(t, t.trial[at].task, t.trial[at].node, lane, t.trial[at].pieces, <int> t.trial[at].count)
+    return t.trial_size

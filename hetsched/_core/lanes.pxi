@@ -1,0 +1,355 @@
+# Who goes first: a lane for each (qos, queue, shape), a heap of lanes for each (qos, queue), the queue of lowest dominant share.
+#
+# Promises: a waiting task stands in exactly one lane, or in `parked_tasks`, or (member of a gang that is still gathering) nowhere.
+# `TaskRecord.place` says where: the two top bits are one of AT_*, the rest an index. Entering, leaving and taking the head cost O(1)
+# when tasks come in order, O(log n) otherwise. All of this is derived: load and check build it again from the task table.
+#
+# Why two parts a lane: tasks come in order nearly always (same priority, no deadline), and an array with a head is then all it takes;
+# a heap alone costs a million-task lane dozens of cache misses for each head taken.
+
+cdef enum:
+    AT_RUN = 0x00000000
+    AT_HEAP = 0x40000000
+    AT_PARKED = 0x80000000
+    AT_MASK = 0xC0000000
+    INDEX_MASK = 0x3FFFFFFF
+
+
+cdef inline int qos_of(TaskRecord* task) noexcept nogil:
+    return task.flags >> 6
+
+
+cdef inline bint is_waiting(TaskRecord* task) noexcept nogil:
+    return task.state == QUEUED_ and not task.flags & CLAIMING_
+
+
+cdef inline bint goes_before(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
+    """Order within one qos level: priority, deadline, submission."""
+    cdef TaskRecord* a = &t.tasks[one]
+    cdef TaskRecord* b = &t.tasks[other]
+    if a.priority != b.priority:
+        return a.priority > b.priority
+    if a.deadline_ns != b.deadline_ns:
+        return a.deadline_ns < b.deadline_ns
+    return a.sequence < b.sequence
+
+
+# ---------------------------------------------------------------- one lane
+
+cdef void heap_up(Tables* t, LaneRecord* lane, uint32_t at, uint32_t task) noexcept nogil:
+    cdef uint32_t above
+    while at > 0:
+        above = (at - 1) >> 2
+        if not goes_before(t, task, lane.heap.at[above]):
+            break
+        lane.heap.at[at] = lane.heap.at[above]
+        t.tasks[lane.heap.at[at]].place = AT_HEAP | at
+        at = above
+    lane.heap.at[at] = task
+    t.tasks[task].place = AT_HEAP | at
+
+
+cdef void heap_down(Tables* t, LaneRecord* lane, uint32_t at, uint32_t task) noexcept nogil:
+    cdef uint32_t first, best, child
+    while True:
+        first = at * 4 + 1
+        if first >= lane.heap.size:
+            break
+        best = first
+        for child in range(first + 1, min(first + 4, lane.heap.size)):
+            if goes_before(t, lane.heap.at[child], lane.heap.at[best]):
+                best = child
+        if not goes_before(t, lane.heap.at[best], task):
+            break
+        lane.heap.at[at] = lane.heap.at[best]
+        t.tasks[lane.heap.at[at]].place = AT_HEAP | at
+        at = best
+    lane.heap.at[at] = task
+    t.tasks[task].place = AT_HEAP | at
+
+
+cdef void run_trim(Tables* t, LaneRecord* lane) noexcept nogil:
+    """Head on a task that is there; the array moved down once more than half of it is gone."""
+    cdef uint32_t at, kept = 0
+    while lane.run_head < lane.run.size and lane.run.at[lane.run_head] == NONE_:
+        lane.run_head += 1
+    while lane.run.size > lane.run_head and lane.run.at[lane.run.size - 1] == NONE_:
+        lane.run.size -= 1
+    if lane.run_head == lane.run.size:
+        lane.run_head = 0
+        lane.run.size = 0
+    if lane.run.size >= 64 and lane.run_live * 2 < lane.run.size:
+        for at in range(lane.run_head, lane.run.size):
+            if lane.run.at[at] != NONE_:
+                lane.run.at[kept] = lane.run.at[at]
+                t.tasks[lane.run.at[kept]].place = AT_RUN | kept
+                kept += 1
+        lane.run_head = 0
+        lane.run.size = kept
+
+
+cdef int lane_push(Tables* t, LaneRecord* lane, uint32_t task) except -1 nogil:
+    if lane.run.size == 0 or goes_before(t, lane.run.at[lane.run.size - 1], task):
+        push(&lane.run, task)
+        t.tasks[task].place = AT_RUN | (lane.run.size - 1)
+        lane.run_live += 1
+        return 0
+    push(&lane.heap, task)
+    heap_up(t, lane, lane.heap.size - 1, task)
+    return 0
+
+
+cdef void lane_take(Tables* t, LaneRecord* lane, uint32_t task) noexcept nogil:
+    cdef uint32_t at = t.tasks[task].place & INDEX_MASK
+    cdef uint32_t last
+    if (t.tasks[task].place & AT_MASK) == AT_RUN:
+        lane.run.at[at] = NONE_
+        lane.run_live -= 1
+        run_trim(t, lane)
+    else:
+        lane.heap.size -= 1
+        if at < lane.heap.size:
+            last = lane.heap.at[lane.heap.size]
+            if at > 0 and goes_before(t, last, lane.heap.at[(at - 1) >> 2]):
+                heap_up(t, lane, at, last)
+            else:
+                heap_down(t, lane, at, last)
+    t.tasks[task].place = NONE_
+
+
+cdef inline uint32_t lane_head(Tables* t, LaneRecord* lane) noexcept nogil:
+    cdef uint32_t run, heap
+    if lane.run.size == 0:
+        return lane.heap.at[0] if lane.heap.size > 0 else NONE_
+    run = lane.run.at[lane.run_head]
+    if lane.heap.size == 0:
+        return run
+    heap = lane.heap.at[0]
+    return heap if goes_before(t, heap, run) else run
+
+
+cdef int find_lane(Tables* t, int qos, uint32_t queue, uint32_t shape, uint32_t* found) except -1 nogil:
+    """The lane of this (qos, queue, shape); made on first use."""
+    cdef uint32_t* first = &t.gang_lane_first if shape == NONE_ else &t.shapes[shape].lane_first
+    cdef uint32_t lane = first[0]
+    while lane != NONE_:
+        if t.lanes[lane].queue == queue and t.lanes[lane].qos == qos:
+            found[0] = lane
+            return 0
+        lane = t.lanes[lane].next_of_shape
+    grow(<void**> &t.lanes, &t.lanes_capacity, sizeof(LaneRecord), <uint64_t> t.lanes_used + 1)
+    lane = t.lanes_used
+    t.lanes_used += 1
+    memset(&t.lanes[lane], 0, sizeof(LaneRecord))
+    t.lanes[lane].shape = shape
+    t.lanes[lane].queue = <uint16_t> queue
+    t.lanes[lane].qos = <uint8_t> qos
+    t.lanes[lane].heap_at = NONE_
+    t.lanes[lane].parked_at = NONE_
+    t.lanes[lane].next_of_shape = first[0]
+    first[0] = lane
+    found[0] = lane
+    return 0
+
+
+# ---------------------------------------------------------------- the lanes of one (qos, queue)
+
+cdef inline bint lane_before(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
+    return goes_before(t, lane_head(t, &t.lanes[one]), lane_head(t, &t.lanes[other]))
+
+
+cdef void bucket_sift(Tables* t, Slots* bucket, uint32_t at) noexcept nogil:
+    """The lane at `at` has a new head: put it where it belongs."""
+    cdef uint32_t lane = bucket.at[at]
+    cdef uint32_t above, first, best, child
+    while at > 0:
+        above = (at - 1) >> 2
+        if not lane_before(t, lane, bucket.at[above]):
+            break
+        bucket.at[at] = bucket.at[above]
+        t.lanes[bucket.at[at]].heap_at = at
+        at = above
+    while True:
+        first = at * 4 + 1
+        if first >= bucket.size:
+            break
+        best = first
+        for child in range(first + 1, min(first + 4, bucket.size)):
+            if lane_before(t, bucket.at[child], bucket.at[best]):
+                best = child
+        if not lane_before(t, bucket.at[best], lane):
+            break
+        bucket.at[at] = bucket.at[best]
+        t.lanes[bucket.at[at]].heap_at = at
+        at = best
+    bucket.at[at] = lane
+    t.lanes[lane].heap_at = at
+
+
+cdef int bucket_add(Tables* t, uint32_t slot) except -1 nogil:
+    cdef LaneRecord* lane = &t.lanes[slot]
+    cdef QueueRecord* queue = &t.queues[lane.queue]
+    cdef Slots* bucket = &queue.bucket[lane.qos]
+    push(bucket, slot)
+    bucket_sift(t, bucket, bucket.size - 1)
+    if bucket.size == 1:
+        push(&t.active[lane.qos], lane.queue)
+        queue.active_at[lane.qos] = t.active[lane.qos].size - 1
+    return 0
+
+
+cdef void bucket_remove(Tables* t, uint32_t slot) noexcept nogil:
+    """The lane may be empty by now: it is not compared."""
+    cdef LaneRecord* lane = &t.lanes[slot]
+    cdef QueueRecord* queue = &t.queues[lane.queue]
+    cdef Slots* bucket = &queue.bucket[lane.qos]
+    cdef Slots* active = &t.active[lane.qos]
+    cdef uint32_t at = lane.heap_at
+    cdef uint32_t last
+    lane.heap_at = NONE_
+    bucket.size -= 1
+    if at < bucket.size:
+        bucket.at[at] = bucket.at[bucket.size]
+        bucket_sift(t, bucket, at)
+    if bucket.size == 0:
+        at = queue.active_at[lane.qos]
+        queue.active_at[lane.qos] = NONE_
+        active.size -= 1
+        if at < active.size:
+            last = active.at[active.size]
+            active.at[at] = last
+            t.queues[last].active_at[lane.qos] = at
+
+
+cdef int park_lane(Tables* t, uint32_t slot) except -1 nogil:
+    bucket_remove(t, slot)
+    push(&t.parked_lanes, slot)
+    t.lanes[slot].parked_at = t.parked_lanes.size - 1
+    return 0
+
+
+cdef void unpark_lane(Tables* t, uint32_t slot) noexcept nogil:
+    cdef uint32_t at = t.lanes[slot].parked_at
+    t.lanes[slot].parked_at = NONE_
+    t.parked_lanes.size -= 1
+    if at < t.parked_lanes.size:
+        t.parked_lanes.at[at] = t.parked_lanes.at[t.parked_lanes.size]
+        t.lanes[t.parked_lanes.at[at]].parked_at = at
+
+
+# ---------------------------------------------------------------- one task in and out
+
+cdef int lane_of(Tables* t, TaskRecord* task, uint32_t* lane) except -1 nogil:
+    return find_lane(t, qos_of(task), task.queue, NONE_ if task.gang != NONE_ else task.shape, lane)
+
+
+cdef int enter_lane(Tables* t, uint32_t task, uint32_t slot) except -1 nogil:
+    cdef LaneRecord* lane = &t.lanes[slot]
+    lane_push(t, lane, task)
+    if lane.heap_at != NONE_:
+        if lane_head(t, lane) == task:
+            bucket_sift(t, &t.queues[lane.queue].bucket[lane.qos], lane.heap_at)
+    elif lane.parked_at == NONE_:
+        bucket_add(t, slot)
+    return 0
+
+
+cdef int leave_lane(Tables* t, uint32_t task) except -1 nogil:
+    """Out of its lane or from among the parked; nothing to do for one that stands nowhere."""
+    cdef uint32_t place = t.tasks[task].place
+    cdef uint32_t slot
+    if place == NONE_:
+        return 0
+    if (place & AT_MASK) == AT_PARKED:
+        unpark_task(t, task)
+        return 0
+    lane_of(t, &t.tasks[task], &slot)
+    cdef LaneRecord* lane = &t.lanes[slot]
+    cdef bint was_head = lane_head(t, lane) == task
+    lane_take(t, lane, task)
+    if lane_head(t, lane) == NONE_:
+        if lane.heap_at != NONE_:
+            bucket_remove(t, slot)
+        if lane.parked_at != NONE_:
+            unpark_lane(t, slot)
+    elif was_head and lane.heap_at != NONE_:
+        bucket_sift(t, &t.queues[lane.queue].bucket[lane.qos], lane.heap_at)
+    return 0
+
+
+cdef int park_task(Tables* t, uint32_t task) except -1 nogil:
+    leave_lane(t, task)
+    push(&t.parked_tasks, task)
+    t.tasks[task].place = AT_PARKED | (t.parked_tasks.size - 1)
+    return 0
+
+
+cdef void unpark_task(Tables* t, uint32_t task) noexcept nogil:
+    cdef uint32_t at = t.tasks[task].place & INDEX_MASK
+    t.tasks[task].place = NONE_
+    t.parked_tasks.size -= 1
+    if at < t.parked_tasks.size:
+        t.parked_tasks.at[at] = t.parked_tasks.at[t.parked_tasks.size]
+        t.tasks[t.parked_tasks.at[at]].place = AT_PARKED | at
+
+
+# ---------------------------------------------------------------- which queue
+
+cdef uint64_t queue_key(Tables* t, QueueRecord* queue) noexcept nogil:
+    """Dominant share over weight: the largest used/capacity of its resources, in 2^-30, over the weight, in 2^-20. Memory counts in MiB."""
+    cdef uint64_t share = 0
+    cdef uint64_t used, capacity, one
+    cdef int resource
+    if not queue.key_stale:
+        return queue.key
+    for resource in range(RESOURCES):
+        if queue.used[resource] <= 0:
+            continue
+        used = <uint64_t> queue.used[resource]
+        capacity = <uint64_t> t.capacity[resource]
+        if resource == 1:
+            used >>= 20
+            capacity >>= 20
+        used = min(used, <uint64_t> 1 << 33)
+        one = min((used << 30) // capacity, <uint64_t> 1 << 32) if capacity > 0 else <uint64_t> 1 << 32
+        if one > share:
+            share = one
+    queue.key = (share << 20) // <uint64_t> queue.weight
+    queue.key_stale = False
+    return queue.key
+
+
+cdef bint queue_before(Tables* t, uint32_t one, uint32_t other, int qos) noexcept nogil:
+    """Siblings by key; others by their ancestors that are siblings; equal keys by whose head goes first."""
+    cdef uint32_t a = one
+    cdef uint32_t b = other
+    cdef uint64_t key_a, key_b
+    while t.queues[a].depth > t.queues[b].depth:
+        a = t.queues[a].parent
+    while t.queues[b].depth > t.queues[a].depth:
+        b = t.queues[b].parent
+    if a == b:
+        a = one
+        b = other
+    else:
+        while t.queues[a].parent != t.queues[b].parent:
+            a = t.queues[a].parent
+            b = t.queues[b].parent
+    key_a = queue_key(t, &t.queues[a])
+    key_b = queue_key(t, &t.queues[b])
+    if key_a != key_b:
+        return key_a < key_b
+    return lane_before(t, t.queues[one].bucket[qos].at[0], t.queues[other].bucket[qos].at[0])
+
+
+cdef uint32_t best_lane(Tables* t, int qos) noexcept nogil:
+    """The lane to try next at this level, or NONE."""
+    cdef Slots* active = &t.active[qos]
+    cdef uint32_t at, best
+    if active.size == 0:
+        return NONE_
+    best = active.at[0]
+    for at in range(1, active.size):
+        if queue_before(t, active.at[at], best, qos):
+            best = active.at[at]
+    return t.queues[best].bucket[qos].at[0]

@@ -1,0 +1,237 @@
+# Memory under the tables: growing arrays, lists of slots, the arena of small blocks, the fact buffer, the index of ids.
+#
+# Promises: a slot never moves; a pointer into a table is good until the next call that may grow that table; a block of the arena
+# is found again by its ref and the number of its bytes. A growth that fails raises MemoryError and leaves everything as it was.
+
+cdef int no_memory() except -1 nogil:
+    with gil:
+        raise MemoryError("the core's tables cannot grow")
+
+
+cdef int grow(void** base, uint32_t* capacity, size_t stride, uint64_t needed) except -1 nogil:
+    """Room for `needed` records: a quarter more each time, so that what is reserved stays near what is used; new room is zero."""
+    cdef uint64_t wanted = capacity[0]
+    cdef void* bigger
+    if needed <= wanted:
+        return 0
+    wanted += wanted >> 2
+    if wanted < needed + 8:
+        wanted = needed + 8
+    if wanted >= NONE_:
+        no_memory()
+    bigger = realloc(base[0], wanted * stride)
+    if bigger == NULL:
+        no_memory()
+    memset(<uint8_t*> bigger + capacity[0] * stride, 0, (wanted - capacity[0]) * stride)
+    base[0] = bigger
+    capacity[0] = <uint32_t> wanted
+    return 0
+
+
+# ---------------------------------------------------------------- lists of slots
+
+cdef int push(Slots* list, uint32_t slot) except -1 nogil:
+    if list.size == list.capacity:
+        grow(<void**> &list.at, &list.capacity, sizeof(uint32_t), <uint64_t> list.size + 1)
+    list.at[list.size] = slot
+    list.size += 1
+    return 0
+
+
+cdef inline void drop_slots(Slots* list) noexcept nogil:
+    free(list.at)
+    list.at = NULL
+    list.size = 0
+    list.capacity = 0
+
+
+# ---------------------------------------------------------------- arena
+
+cdef inline uint32_t units_of(uint32_t bytes) noexcept nogil:
+    return (bytes + 7) >> 3
+
+
+cdef void arena_init(Arena* arena) noexcept nogil:
+    cdef int size
+    for size in range(ARENA_CLASSES):
+        arena.free_first[size] = NONE_
+
+
+cdef int arena_take(Arena* arena, uint32_t bytes, uint32_t* ref) except -1 nogil:
+    cdef uint32_t units = units_of(bytes)
+    ref[0] = arena.free_first[units]
+    if ref[0] != NONE_:
+        arena.free_first[units] = (<uint32_t*> (arena.base + <size_t> ref[0] * 8))[0]
+        return 0
+    grow(<void**> &arena.base, &arena.capacity, 8, <uint64_t> arena.used + units)
+    ref[0] = arena.used
+    arena.used += units
+    return 0
+
+
+cdef inline void arena_give(Arena* arena, uint32_t ref, uint32_t bytes) noexcept nogil:
+    cdef uint32_t units = units_of(bytes)
+    (<uint32_t*> (arena.base + <size_t> ref * 8))[0] = arena.free_first[units]
+    arena.free_first[units] = ref
+
+
+cdef inline uint8_t* arena_at(Arena* arena, uint32_t ref) noexcept nogil:
+    return arena.base + <size_t> ref * 8
+
+
+# ---------------------------------------------------------------- facts
+
+cdef int fact_room(Buffer* buffer, size_t bytes) except -1 nogil:
+    cdef size_t wanted = buffer.capacity
+    cdef void* bigger
+    if buffer.size + bytes <= wanted:
+        return 0
+    wanted = (wanted + bytes) * 2
+    bigger = realloc(buffer.data, wanted)
+    if bigger == NULL:
+        no_memory()
+    buffer.data = <uint8_t*> bigger
+    buffer.capacity = wanted
+    return 0
+
+
+cdef inline void put8(Buffer* buffer, uint8_t value) noexcept nogil:
+    buffer.data[buffer.size] = value
+    buffer.size += 1
+
+
+cdef inline void put16(Buffer* buffer, uint16_t value) noexcept nogil:
+    memcpy(buffer.data + buffer.size, &value, 2)
+    buffer.size += 2
+
+
+cdef inline void put32(Buffer* buffer, uint32_t value) noexcept nogil:
+    memcpy(buffer.data + buffer.size, &value, 4)
+    buffer.size += 4
+
+
+cdef inline void put64(Buffer* buffer, int64_t value) noexcept nogil:
+    memcpy(buffer.data + buffer.size, &value, 8)
+    buffer.size += 8
+
+
+cdef inline uint16_t get16(const uint8_t* data) noexcept nogil:
+    cdef uint16_t value
+    memcpy(&value, data, 2)
+    return value
+
+
+cdef inline uint32_t get32(const uint8_t* data) noexcept nogil:
+    cdef uint32_t value
+    memcpy(&value, data, 4)
+    return value
+
+
+cdef inline int64_t get64(const uint8_t* data) noexcept nogil:
+    cdef int64_t value
+    memcpy(&value, data, 8)
+    return value
+
+
+# ---------------------------------------------------------------- index of ids
+# Entries of 8 bytes, at most half full. Home = hash x size >> 32, so the size is any number and growing keeps the order of homes.
+
+cdef inline uint32_t hash_bytes(const uint8_t* data, uint32_t length) noexcept nogil:
+    cdef uint64_t mixed = 0x9E3779B97F4A7C15ULL ^ length
+    cdef uint64_t word
+    while length >= 8:
+        memcpy(&word, data, 8)
+        mixed = (mixed ^ word) * 0xFF51AFD7ED558CCDULL
+        mixed ^= mixed >> 32
+        data += 8
+        length -= 8
+    word = 0
+    memcpy(&word, data, length)
+    mixed = (mixed ^ word) * 0xFF51AFD7ED558CCDULL
+    mixed ^= mixed >> 29
+    mixed *= 0xC4CEB9FE1A85EC53ULL
+    return <uint32_t> (mixed >> 32)
+
+
+cdef inline uint32_t home_of(uint64_t entry, uint32_t size) noexcept nogil:
+    return <uint32_t> (((entry >> 32) * size) >> 32)
+
+
+cdef inline uint32_t key_length(Tables* t, uint32_t key) noexcept nogil:
+    return arena_at(&t.keys, key)[0]
+
+
+cdef inline const uint8_t* key_bytes(Tables* t, uint32_t key) noexcept nogil:
+    return arena_at(&t.keys, key) + 1
+
+
+cdef uint32_t index_find(Tables* t, const uint8_t* data, uint32_t length, uint32_t hashed) noexcept nogil:
+    """Slot of the task with this key or NONE."""
+    cdef uint32_t at, slot
+    cdef uint64_t entry
+    if t.index_size == 0:
+        return NONE_
+    at = home_of(<uint64_t> hashed << 32, t.index_size)
+    while True:
+        entry = t.index[at]
+        if entry == 0:
+            return NONE_
+        if (entry >> 32) == hashed:
+            slot = <uint32_t> entry - 1
+            if key_length(t, t.tasks[slot].key) == length and memcmp(key_bytes(t, t.tasks[slot].key), data, length) == 0:
+                return slot
+        at += 1
+        if at == t.index_size:
+            at = 0
+
+
+cdef inline void index_put(uint64_t* index, uint32_t size, uint64_t entry) noexcept nogil:
+    cdef uint32_t at = home_of(entry, size)
+    while index[at] != 0:
+        at += 1
+        if at == size:
+            at = 0
+    index[at] = entry
+
+
+cdef int index_room(Tables* t, uint64_t tasks) except -1 nogil:
+    """Keeps the index at most half full with `tasks` tasks; an eighth more each time."""
+    cdef uint64_t wanted = tasks * 2
+    cdef uint64_t* bigger
+    cdef uint32_t at
+    if wanted <= t.index_size:
+        return 0
+    wanted += (wanted >> 3) + 64
+    if wanted >= NONE_:
+        no_memory()
+    bigger = <uint64_t*> calloc(wanted, sizeof(uint64_t))
+    if bigger == NULL:
+        no_memory()
+    for at in range(t.index_size):
+        if t.index[at] != 0:
+            index_put(bigger, <uint32_t> wanted, t.index[at])
+    free(t.index)
+    t.index = bigger
+    t.index_size = <uint32_t> wanted
+    return 0
+
+
+cdef void index_drop(Tables* t, uint32_t slot) noexcept nogil:
+    """Takes the task out; entries behind it that are away from home move back, so there are no tombstones."""
+    cdef uint32_t key = t.tasks[slot].key
+    cdef uint32_t size = t.index_size
+    cdef uint64_t wanted = (<uint64_t> hash_bytes(key_bytes(t, key), key_length(t, key)) << 32) | (slot + 1)
+    cdef uint32_t hole = home_of(wanted, size)
+    cdef uint32_t at, home
+    while t.index[hole] != wanted:
+        hole = hole + 1 if hole + 1 < size else 0
+    at = hole
+    while True:
+        at = at + 1 if at + 1 < size else 0
+        if t.index[at] == 0:
+            break
+        home = home_of(t.index[at], size)
+        if (hole <= at and (home <= hole or home > at)) or (hole > at and home <= hole and home > at):
+            t.index[hole] = t.index[at]
+            hole = at
+    t.index[hole] = 0

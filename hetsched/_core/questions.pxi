@@ -1,0 +1,290 @@
+# Doors that only ask. They change nothing, not even derived structures that a decision could see.
+
+cdef class Questions(TaskDoors):
+
+    def find(self, bytes key):
+        cdef const uint8_t* data = key
+        cdef uint32_t length = <uint32_t> len(key)
+        return index_find(&self.t, data, length, hash_bytes(data, length))
+
+    def task(self, uint32_t task):
+        cdef TaskRecord* record
+        self._task(task)
+        record = &self.t.tasks[task]
+        return TaskRow(
+            (<const char*> key_bytes(&self.t, record.key))[:key_length(&self.t, record.key)], record.state, record.flags & 0x3F,
+            qos_of(record), record.queue, record.shape, record.template_, record.priority, record.attempt, record.gang, record.sequence,
+            record.submitted_ns, record.deadline_ns, record.changed_ns, record.failures, record.preemptions)
+
+    def placement(self, uint32_t task):
+        cdef AllocationRecord* record
+        self._task(task)
+        if not is_live(&self.t.tasks[task]):
+            return None
+        record = &self.t.allocations[self.t.tasks[task].place]
+        return Placement(record.node, self.t.tasks[task].attempt, record.lane, record.placed_ns, record.started_ns,
+                         device_pairs(&self.t, record))
+
+    def claim(self, uint32_t task):
+        cdef AllocationRecord* record
+        cdef uint32_t victim
+        self._task(task)
+        if not self.t.tasks[task].flags & CLAIMING_:
+            return None
+        record = &self.t.allocations[self.t.tasks[task].place]
+        victims = []
+        victim = record.first_victim
+        while victim != NONE_:
+            victims.append(self.t.allocations[victim].task)
+            victim = self.t.allocations[victim].next_victim
+        return record.node, record.cost, tuple(victims)
+
+    def tasks_on(self, uint32_t node):
+        cdef uint32_t slot
+        self._node(node)
+        found = []
+        slot = self.t.nodes[node].allocation_first
+        while slot != NONE_:
+            if not self.t.allocations[slot].is_claim:
+                found.append(self.t.allocations[slot].task)
+            slot = self.t.allocations[slot].next_on_node
+        return sorted(found)
+
+    def gang_members(self, uint32_t gang):
+        self._gang(gang)
+        return [self.t.gangs[gang].members.at[at] for at in range(self.t.gangs[gang].members.size)]
+
+    def page(self, int64_t after_sequence, uint32_t limit, int states, uint32_t queue=0xFFFFFFFF, uint32_t qos=0xFFFFFFFF):
+        """A pass over the table with a heap of the `limit` lowest: about 2 ns a task."""
+        cdef Tables* t = &self.t
+        cdef Slots best
+        cdef uint32_t at
+        memset(&best, 0, sizeof(Slots))
+        if limit == 0:
+            return []
+        try:
+            with nogil:
+                for at in range(t.tasks_used):
+                    if (t.tasks[at].state != FREE_ and <int64_t> t.tasks[at].sequence > after_sequence
+                            and (states >> t.tasks[at].state) & 1
+                            and (queue == NONE_ or t.tasks[at].queue == queue)
+                            and (qos == NONE_ or <uint32_t> qos_of(&t.tasks[at]) == qos)):
+                        keep_lowest(t, &best, at, limit)
+            return sorted([best.at[at] for at in range(best.size)], key=lambda slot: self.t.tasks[<uint32_t> slot].sequence)
+        finally:
+            drop_slots(&best)
+
+    def ahead(self, uint32_t task):
+        cdef uint64_t count = 0
+        cdef uint32_t at
+        self._task(task)
+        with nogil:
+            for at in range(self.t.tasks_used):
+                count += at != task and is_waiting(&self.t.tasks[at]) and sooner(&self.t, at, task)
+        return count
+
+    def counts(self):
+        return [self.t.counts[state] for state in range(12)]
+
+    def shape_pending(self, uint32_t shape):
+        self._shape(shape)
+        return self.t.shapes[shape].pending
+
+    def node_state(self, uint32_t node):
+        self._node(node)
+        record = self.t.nodes[node]
+        return record.cpu_free, record.memory_free, record.cpu_milli, record.memory_bytes, record.allocations
+
+    def device_state(self, uint32_t node, uint32_t device):
+        self._device(node, device)
+        record = self.t.devices[self.t.nodes[node].device_first + device]
+        return record.share_live, record.memory_live, bool(record.usable)
+
+    def queue_used(self, uint32_t queue):
+        self._queue(queue)
+        return [self.t.queues[queue].used[resource] for resource in range(RESOURCES)]
+
+    def totals(self):
+        return [(self.t.capacity[resource], self.t.live[resource]) for resource in range(RESOURCES)]
+
+    def verdict(self, uint32_t shape):
+        self._shape(shape)
+        known = self.verdicts.get(shape)
+        if known is None or known[0] != self.t.changes:
+            known = self.verdicts[shape] = self.t.changes, judge(&self.t, &self.t.shapes[shape])
+        return dict(known[1])
+
+    def fragmentation(self, int kind):
+        cdef int64_t fragment_milli = 0, free_milli = 0
+        if not 0 <= kind < 16:
+            raise ValueError(f"kind {kind} is not 0..15")
+        with nogil:
+            measure_fragment(&self.t, kind, &fragment_milli, &free_milli)
+        return fragment_milli, free_milli
+
+    def memory(self):
+        cdef Tables* t = &self.t
+        cdef uint32_t at
+        cdef uint64_t lanes = 0
+        cdef int level
+        for at in range(t.lanes_used):
+            lanes += <uint64_t> 4 * (t.lanes[at].run.capacity + t.lanes[at].heap.capacity)
+        held = {
+            "tasks": t.tasks_used * sizeof(TaskRecord), "keys": t.keys.used * 8, "index": t.index_size * 8, "lanes": lanes,
+            "allocations": t.allocations_used * sizeof(AllocationRecord), "pieces": t.pieces.used * 8,
+            "nodes": t.nodes_capacity * sizeof(NodeRecord), "devices": t.devices_capacity * sizeof(DeviceRecord),
+            "shapes": t.shapes_capacity * sizeof(ShapeRecord), "queues": t.queues_capacity * sizeof(QueueRecord),
+            "trees": t.trees_used * sum([level_width(t, level) * COLUMNS for level in range(<int> t.tree_depth)]),
+            "facts": t.facts.capacity,
+        }
+        growing = held["tasks"] + held["keys"] + held["index"] + held["lanes"]
+        held["per_waiting_task"] = growing // max(1, t.tasks_count)
+        return held
+
+
+cdef tuple device_pairs(Tables* t, AllocationRecord* record):
+    cdef uint32_t* pieces = pieces_of(t, record)
+    cdef int at
+    return tuple([(pieces[at] & 0xFF, pieces[at] >> 8) for at in range(record.count)])
+
+
+cdef int keep_lowest(Tables* t, Slots* best, uint32_t slot, uint32_t limit) except -1 nogil:
+    """A binary heap with the highest sequence on top, of at most `limit` slots."""
+    cdef uint32_t at, child
+    cdef uint64_t sequence = t.tasks[slot].sequence
+    if best.size < limit:
+        push(best, slot)
+        at = best.size - 1
+        while at > 0 and t.tasks[best.at[(at - 1) >> 1]].sequence < sequence:
+            best.at[at] = best.at[(at - 1) >> 1]
+            at = (at - 1) >> 1
+        best.at[at] = slot
+        return 0
+    if t.tasks[best.at[0]].sequence < sequence:
+        return 0
+    at = 0
+    while 2 * at + 1 < best.size:
+        child = 2 * at + 1
+        if child + 1 < best.size and t.tasks[best.at[child + 1]].sequence > t.tasks[best.at[child]].sequence:
+            child += 1
+        if t.tasks[best.at[child]].sequence <= sequence:
+            break
+        best.at[at] = best.at[child]
+        at = child
+    best.at[at] = slot
+    return 0
+
+
+# ---------------------------------------------------------------- verdicts
+
+cdef void empty_devices(DeviceRecord* devices, int count, DeviceRecord* empty, bint usable) noexcept nogil:
+    """The node's devices with nobody on them; `usable`: all in order, too."""
+    cdef int at
+    memcpy(empty, devices, count * sizeof(DeviceRecord))
+    for at in range(count):
+        empty[at].share_free = 1000
+        empty[at].memory_free = max(empty[at].memory_bytes, <int64_t> 0)
+        if usable:
+            empty[at].usable = True
+
+
+cdef int reason_against(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept nogil:
+    """Index into VERDICTS of the first reason that rules the node out now, or 8: it fits."""
+    cdef uint32_t pieces[MAX_PIECES]
+    cdef int worst, ask
+    cdef NodeRecord* node = &t.nodes[slot]
+    cdef DeviceRecord* devices = t.devices + node.device_first
+    cdef ShapeRecord loose = shape[0]
+    if not node.is_open:
+        return 0
+    if level_of(shape, slot) == 0:
+        return 1
+    if pick(devices, node.device_count, shape, pieces, &worst) < 0:
+        for ask in range(loose.ask_count):
+            if not has_model(devices, node.device_count, &loose.asks[ask]):
+                return 2
+        loose.same = 0
+        if pick(devices, node.device_count, &loose, pieces, &worst) >= 0:
+            return 5
+        for ask in range(loose.ask_count):
+            loose.asks[ask].memory_bytes = 0
+        return 4 if pick(devices, node.device_count, &loose, pieces, &worst) >= 0 else 3
+    if node.cpu_free < shape.cpu_milli:
+        return 6
+    return 7 if node.memory_free < shape.memory_bytes else 8
+
+
+cdef bint has_model(DeviceRecord* devices, int count, AskRecord* ask) noexcept nogil:
+    """Whether devices of the kind are there at all and none is of a wanted model: then the model is the reason."""
+    cdef int at
+    cdef bint is_there = False
+    for at in range(count):
+        if devices[at].kind == ask.kind:
+            is_there = True
+            if ask.models == 0 or (devices[at].model >= 0 and (ask.models >> devices[at].model) & 1):
+                return True
+    return not is_there
+
+
+cdef bint could_ever(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept nogil:
+    cdef DeviceRecord empty[64]
+    cdef uint32_t pieces[MAX_PIECES]
+    cdef int worst
+    cdef NodeRecord* node = &t.nodes[slot]
+    if level_of(shape, slot) == 0 or node.cpu_milli < shape.cpu_milli or node.memory_bytes < shape.memory_bytes:
+        return False
+    empty_devices(t.devices + node.device_first, node.device_count, empty, True)
+    return pick(empty, node.device_count, shape, pieces, &worst) >= 0
+
+
+VERDICTS = ("closed", "words", "model", "devices", "device_memory", "topology", "cpu", "memory", "fits")
+
+
+cdef dict judge(Tables* t, ShapeRecord* shape):
+    cdef int64_t counted[9]
+    cdef int64_t ever = 0
+    cdef uint32_t slot
+    memset(counted, 0, sizeof(counted))
+    with nogil:
+        for slot in range(t.nodes_used):
+            if t.nodes[slot].is_present:
+                counted[reason_against(t, slot, shape)] += 1
+                ever += could_ever(t, slot, shape)
+    verdict = {name: counted[at] for at, name in enumerate(VERDICTS)}
+    verdict["ever"] = ever
+    return verdict
+
+
+# ---------------------------------------------------------------- fragmentation
+
+cdef void measure_fragment(Tables* t, int kind, int64_t* fragment_milli, int64_t* free_milli) noexcept nogil:
+    """Sum over open nodes of the mix's weighted unusable share of this kind, by current counts of all shapes of the mix that ask for it."""
+    cdef uint32_t slot, at
+    cdef int device
+    cdef int64_t weight = 0, lost = 0
+    cdef NodeView view
+    cdef ShapeRecord one
+    cdef ShapeRecord* shape
+    cdef DeviceRecord* devices
+    cdef NodeRecord* node
+    for at in range(t.mix_size):
+        if ask_of(&t.shapes[t.mix[at]], <uint8_t> kind) != NULL:
+            weight += t.mix_weight[at]
+    for slot in range(t.nodes_used):
+        node = &t.nodes[slot]
+        if not node.is_open:
+            continue
+        devices = t.devices + node.device_first
+        view_node(t, slot, &view)
+        for device in range(node.device_count):
+            if devices[device].kind == kind and devices[device].usable:
+                free_milli[0] += max(<int> devices[device].share_free, 0)
+        for at in range(t.mix_size):
+            shape = &t.shapes[t.mix[at]]
+            if ask_of(shape, <uint8_t> kind) == NULL:
+                continue
+            one = shape[0]
+            one.ask_count = 1
+            one.asks[0] = ask_of(shape, <uint8_t> kind)[0]
+            lost += t.mix_weight[at] * unusable(devices, view.free_milli, view.free_bytes, node.device_count, has_base(node, shape), &one)
+    fragment_milli[0] = lost // weight if weight > 0 else 0

@@ -1,0 +1,106 @@
+# Who owns the tables: made empty, freed once; and the questions that every door asks of its arguments.
+
+cdef class Tabled:
+    cdef Tables t
+    cdef bint is_checked       # check() after every door
+    cdef dict verdicts         # shape -> (changes, verdict)
+
+    def __cinit__(self, *args, **kwargs):
+        cdef Tables* t = &self.t
+        memset(t, 0, sizeof(Tables))
+        arena_init(&t.keys)
+        arena_init(&t.pieces)
+        t.tasks_free = NONE_
+        t.allocations_free = NONE_
+        t.nodes_free = NONE_
+        t.gangs_free = NONE_
+        t.gang_lane_first = NONE_
+        t.next_sequence = 1
+        t.mix_every = 64
+        t.changes = 1
+        t.blast_radius = 8
+        grow(<void**> &t.checkpoints, &t.checkpoints_capacity, sizeof(int64_t), 1)
+        t.checkpoints_used = 1
+        grow(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), 1)
+        t.nodes_capacity = t.nodes_capacity & ~<uint32_t> 7
+        widen_trees(t)
+        self.verdicts = {}
+
+    def __dealloc__(self):
+        free_tables(&self.t)
+
+    cdef int _checked(self) except -1:
+        if self.is_checked:
+            self.check()
+        return 0
+
+    def check(self):
+        return None
+
+    cdef int _task(self, uint32_t task) except -1:
+        if task >= self.t.tasks_used or self.t.tasks[task].state == FREE_:
+            raise IndexError(f"there is no task in slot {task}")
+        return 0
+
+    cdef int _node(self, uint32_t node) except -1:
+        if node >= self.t.nodes_used or not self.t.nodes[node].is_present:
+            raise IndexError(f"there is no node in slot {node}")
+        return 0
+
+    cdef int _device(self, uint32_t node, uint32_t device) except -1:
+        self._node(node)
+        if device >= self.t.nodes[node].device_count:
+            raise IndexError(f"node {node} has {self.t.nodes[node].device_count} devices, there is no {device}")
+        return 0
+
+    cdef int _shape(self, uint32_t shape) except -1:
+        if shape >= self.t.shapes_used:
+            raise IndexError(f"there is no shape {shape}")
+        return 0
+
+    cdef int _queue(self, uint32_t queue) except -1:
+        if queue >= self.t.queues_used:
+            raise IndexError(f"there is no queue {queue}")
+        return 0
+
+    cdef int _gang(self, uint32_t gang) except -1:
+        if gang >= self.t.gangs_used or not self.t.gangs[gang].is_present:
+            raise IndexError(f"there is no gang {gang}")
+        return 0
+
+    cdef int _refused(self, uint32_t task, const char* why) except -1:
+        """Raises if there is a reason."""
+        if why != NULL:
+            raise ValueError(f"task {task} is {STATE_NAMES[self.t.tasks[task].state]}: {why.decode()}")
+        return 0
+
+
+cdef void free_tables(Tables* t) noexcept:
+    cdef uint32_t at
+    cdef int part
+    for at in range(t.shapes_used):
+        free(t.shapes[at].levels)
+    for at in range(t.gangs_used):
+        drop_slots(&t.gangs[at].members)
+    for at in range(t.lanes_used):
+        drop_slots(&t.lanes[at].run)
+        drop_slots(&t.lanes[at].heap)
+    for at in range(t.queues_used):
+        for part in range(LEVELS):
+            drop_slots(&t.queues[at].bucket[part])
+    for at in range(t.trees_used):
+        for part in range(MAX_DEPTH):
+            free(t.trees[at].cells[part])
+    for part in range(65):
+        drop_slots(&t.device_runs[part])
+    for part in range(LEVELS):
+        drop_slots(&t.active[part])
+    drop_slots(&t.parked_lanes)
+    drop_slots(&t.parked_tasks)
+    drop_slots(&t.stale_gangs)
+    drop_slots(&t.dirty)
+    for pointer in (<size_t> t.facts.data, <size_t> t.tasks, <size_t> t.keys.base, <size_t> t.index, <size_t> t.checkpoints,
+                    <size_t> t.allocations, <size_t> t.pieces.base, <size_t> t.nodes, <size_t> t.devices, <size_t> t.shapes,
+                    <size_t> t.queues, <size_t> t.gangs, <size_t> t.lanes, <size_t> t.trees, <size_t> t.trial):
+        free(<void*> <size_t> pointer)
+    memset(t, 0, sizeof(Tables))

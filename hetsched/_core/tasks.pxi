@@ -1,0 +1,278 @@
+# Doors about tasks: accept, what agents and operators say of them, decide; and the stream of facts, out and in.
+
+cdef class TaskDoors(ClusterDoors):
+
+    # ------------------------------------------------------------------ facts
+
+    def begin(self, int64_t now_ns):
+        if now_ns < self.t.now_ns:
+            raise ValueError(f"time goes back from {self.t.now_ns} to {now_ns}")
+        self.t.now_ns = now_ns
+        self.t.turn_open = True
+
+    def words(self, int kind, bytes payload):
+        cdef const uint8_t* data = payload
+        cdef size_t size = len(payload)
+        if not 0 <= kind < 256:
+            raise ValueError(f"kind {kind} is not 0..255")
+        fact(&self.t, FACT_WORDS, 5 + size)
+        put8(&self.t.facts, <uint8_t> kind)
+        put32(&self.t.facts, <uint32_t> size)
+        memcpy(self.t.facts.data + self.t.facts.size, data, size)
+        self.t.facts.size += size
+
+    def take_facts(self):
+        cdef bytes facts = (<char*> self.t.facts.data)[:self.t.facts.size] if self.t.facts.size else b""
+        self.t.facts.size = 0
+        return facts
+
+    def peek_facts(self, size_t offset):
+        if offset > self.t.facts.size:
+            raise ValueError(f"offset {offset} is behind the end {self.t.facts.size}")
+        return facts_list(self.t.facts.data, offset, self.t.facts.size), self.t.facts.size
+
+    def apply(self, bytes facts, on_words):
+        cdef const uint8_t* data = facts
+        cdef size_t end = len(facts)
+        cdef size_t at = 0, size
+        cdef const char* why
+        self.t.replaying = True
+        try:
+            while at < end:
+                size = length_of(data + at, end - at)
+                if size == 0:
+                    raise ValueError(f"offset {at}: the record is cut off or of no known kind")
+                if data[at] == FACT_TURN:
+                    self.t.now_ns = get64(data + at + 1)
+                elif data[at] == FACT_WORDS:
+                    on_words(data[at + 1], facts[at + 6:at + size])
+                else:
+                    with nogil:
+                        replay_task(&self.t, data + at, &why)
+                    if why != NULL:
+                        raise ValueError(f"offset {at}: {fact_tuple(data + at, size)}: {why.decode()}")
+                at += size
+        finally:
+            self.t.replaying = False
+        self._checked()
+
+    # ------------------------------------------------------------------ in
+
+    def accept(self, keys, *, template, uint32_t shape, uint32_t queue, int qos, int flags, int64_t submitted_ns, int priority=0,
+               int64_t deadline_ns=INT64_MAX, int64_t checkpoint_ns=0, uint32_t gang=0xFFFFFFFF, deadlines_ns=None, priorities=None):
+        cdef Tables* t = &self.t
+        cdef list slots = []
+        cdef TaskRecord blank
+        cdef uint32_t slot
+        cdef int64_t at
+        self._shape(shape)
+        self._queue(queue)
+        if gang != NONE_:
+            self._gang(gang)
+        if not 0 <= qos < LEVELS:
+            raise ValueError(f"qos {qos} is not 0..3")
+        if flags & ~(PREEMPTIBLE_ | HELD_FLAGS | 16):
+            raise ValueError(f"flags {flags}: only PREEMPTIBLE, HELD_* and DEADLINE_RELATIVE can be given")
+        check_run(keys, deadlines_ns, priorities, priority)
+        check_keys(t, keys)
+        memset(&blank, 0, sizeof(TaskRecord))
+        blank.submitted_ns = submitted_ns
+        blank.changed_ns = submitted_ns
+        blank.deadline_ns = deadline_ns
+        blank.shape = shape
+        blank.template_ = template
+        blank.gang = gang
+        blank.queue = <uint16_t> queue
+        blank.priority = <int16_t> priority
+        blank.checkpoint = checkpoint_index(t, checkpoint_ns)
+        blank.place = NONE_
+        blank.state = HELD_ if flags & HELD_FLAGS else QUEUED_
+        blank.flags = <uint8_t> (flags | qos << 6)
+        reserve_tasks(t, len(keys))
+        for at, key in enumerate(keys):
+            if deadlines_ns is not None:
+                blank.deadline_ns = deadlines_ns[at]
+            if priorities is not None:
+                blank.priority = priorities[at]
+            add_task(t, &blank, <bytes> key, &slot)
+            slots.append(slot)
+        count_arrivals(t, shape, <uint32_t> len(slots))
+        self._checked()
+        return slots
+
+    # ------------------------------------------------------------------ heard
+
+    def started(self, uint32_t task, uint32_t attempt):
+        self._task(task)
+        self._refused(task, refuse_started(&self.t, task, attempt))
+        if self.t.tasks[task].state == PLACED_:
+            do_started(&self.t, task)
+        self._checked()
+
+    def stop(self, uint32_t task, uint8_t reason, uint32_t by=0xFFFFFFFF):
+        self._task(task)
+        self._refused(task, refuse_stopping(&self.t, task))
+        do_stopping(&self.t, task, reason, by)
+        self._checked()
+
+    def ended(self, uint32_t task, int state, uint8_t reason):
+        self._task(task)
+        self._refused(task, refuse_ended(&self.t, task, state))
+        do_ended(&self.t, task, <uint8_t> state, reason)
+        self._checked()
+
+    def requeue(self, uint32_t task, uint8_t reason, *, int hold=0, bint preempted=False):
+        self._task(task)
+        self._refused(task, refuse_live(&self.t, task))
+        if hold & ~HELD_FLAGS:
+            raise ValueError(f"hold {hold}: only HELD_* flags hold a task")
+        do_requeued(&self.t, task, reason, <uint8_t> (hold | (PREEMPTED_BIT if preempted else 0)))
+        self._checked()
+
+    def back_off(self, uint32_t task, uint8_t reason):
+        self._task(task)
+        self._refused(task, refuse_live(&self.t, task))
+        do_backed_off(&self.t, task, reason)
+        self._checked()
+
+    def ready(self, uint32_t task):
+        self._task(task)
+        if self.t.tasks[task].state != BACKOFF_:
+            self._refused(task, "only a task in backoff becomes ready")
+        do_ready(&self.t, task)
+        self._checked()
+
+    def hold(self, uint32_t task, int flag):
+        self._task(task)
+        self._refused(task, refuse_held(&self.t, task))
+        if not flag & HELD_FLAGS or flag & ~HELD_FLAGS:
+            raise ValueError(f"flag {flag} is none of HELD_*")
+        do_held(&self.t, task, <uint8_t> (self.t.tasks[task].flags & HELD_FLAGS | flag))
+        self._checked()
+
+    def release(self, uint32_t task, int flag):
+        cdef int left
+        self._task(task)
+        if self.t.tasks[task].state != HELD_:
+            self._refused(task, "only a held task can be released")
+        left = self.t.tasks[task].flags & HELD_FLAGS & ~flag
+        if left == 0:
+            do_ready(&self.t, task)
+        elif left != self.t.tasks[task].flags & HELD_FLAGS:
+            do_held(&self.t, task, <uint8_t> left)
+        self._checked()
+
+    def set_priority(self, uint32_t task, int priority):
+        self._task(task)
+        if not -32768 <= priority < 32768:
+            raise ValueError(f"priority {priority} does not fit 16 bits")
+        do_prioritised(&self.t, task, <int16_t> priority)
+        self._checked()
+
+    def unclaim(self, uint32_t task):
+        self._task(task)
+        self._refused(task, refuse_unclaimed(&self.t, task))
+        do_unclaimed(&self.t, task)
+        self._checked()
+
+    def forget(self, uint32_t task):
+        self._task(task)
+        self._refused(task, refuse_forgotten(&self.t, task))
+        do_forgotten(&self.t, task)
+        self._checked()
+
+    # ------------------------------------------------------------------ deciding
+
+    def decide(self, int levels, bint preempt=True, *, int lane=-1):
+        cdef int64_t placed
+        if not 0 <= levels < 16:
+            raise ValueError(f"levels {levels} is not a mask of 4 bits")
+        with nogil:
+            placed = decide_levels(&self.t, levels, preempt, lane)
+        self._checked()
+        return placed
+
+    def waiting(self, int levels):
+        return sum([self.t.waiting[qos] for qos in range(LEVELS) if levels >> qos & 1])
+
+
+cdef int check_run(keys, deadlines_ns, priorities, int priority) except -1:
+    if not -32768 <= priority < 32768:
+        raise ValueError(f"priority {priority} does not fit 16 bits")
+    for column in (deadlines_ns, priorities):
+        if column is not None and len(column) != len(keys):
+            raise ValueError(f"{len(keys)} keys, but {len(column)} values in a column")
+    if priorities is not None and len(priorities) and not -32768 <= min(priorities) <= max(priorities) < 32768:
+        raise ValueError("a priority does not fit 16 bits")
+    return 0
+
+
+cdef int check_keys(Tables* t, keys) except -1:
+    """Before anything is changed: an accept that fails must leave no trace, for it is not replayed."""
+    cdef const uint8_t* data
+    cdef uint32_t length
+    for key in keys:
+        data = <bytes> key
+        length = <uint32_t> len(<bytes> key)
+        if not 1 <= length <= 255:
+            raise ValueError(f"a key of {length} bytes is not 1..255 bytes")
+        if index_find(t, data, length, hash_bytes(data, length)) != NONE_:
+            raise KeyError(f"there is a task {key.decode(errors='replace')} already")
+    if len(set(keys)) != len(keys):
+        raise KeyError("a key is there twice")
+    return 0
+
+
+cdef uint16_t checkpoint_index(Tables* t, int64_t checkpoint_ns) except? 0xFFFF:
+    """Equal values share an index."""
+    cdef uint32_t at
+    if checkpoint_ns < 0:
+        raise ValueError(f"checkpoint_ns {checkpoint_ns} is negative")
+    for at in range(t.checkpoints_used):
+        if t.checkpoints[at] == checkpoint_ns:
+            return <uint16_t> at
+    if t.checkpoints_used == 65534:
+        raise ValueError("there are 65534 different values of checkpoint_ns already")
+    grow(<void**> &t.checkpoints, &t.checkpoints_capacity, sizeof(int64_t), <uint64_t> t.checkpoints_used + 1)
+    t.checkpoints[t.checkpoints_used] = checkpoint_ns
+    t.checkpoints_used += 1
+    return <uint16_t> (t.checkpoints_used - 1)
+
+
+cdef int reserve_tasks(Tables* t, uint64_t count) except -1 nogil:
+    index_room(t, t.tasks_count + count)
+    return grow(<void**> &t.tasks, &t.tasks_capacity, sizeof(TaskRecord), t.tasks_used + count)
+
+
+cdef int add_task(Tables* t, TaskRecord* blank, bytes key, uint32_t* slot) except -1:
+    """A record like `blank` with this key and the next sequence number. Keys are checked and room is reserved."""
+    cdef const uint8_t* data = key
+    cdef uint32_t length = <uint32_t> len(key)
+    cdef uint32_t hashed, ref, new
+    cdef TaskRecord* task
+    hashed = hash_bytes(data, length)
+    arena_take(&t.keys, length + 1, &ref)
+    arena_at(&t.keys, ref)[0] = <uint8_t> length
+    memcpy(arena_at(&t.keys, ref) + 1, data, length)
+    new = t.tasks_free
+    if new != NONE_:
+        t.tasks_free = t.tasks[new].place
+    else:
+        new = t.tasks_used
+        t.tasks_used += 1
+    task = &t.tasks[new]
+    memcpy(task, blank, sizeof(TaskRecord))
+    task.key = ref
+    task.sequence = t.next_sequence
+    t.next_sequence += 1
+    index_put(t.index, t.index_size, <uint64_t> hashed << 32 | (new + 1))
+    t.tasks_count += 1
+    t.counts[task.state] += 1
+    if task.gang != NONE_:
+        push(&t.gangs[task.gang].members, new)
+        touch_gang(t, task.gang)
+    if task.state == QUEUED_:
+        start_waiting(t, new)
+    slot[0] = new
+    return 0
+
