@@ -19,8 +19,10 @@ class Address(NamedTuple):
     token: str | None
 
 
-def default_data_dir() -> Path:
+def data_dir() -> Path:
     """Where `hetsched serve` keeps its state unless told otherwise."""
+    if os.environ.get("HETSCHED_DATA"):
+        return Path(os.environ["HETSCHED_DATA"])
     if os.geteuid() == 0:
         return Path("/var/lib/hetsched")
     return Path.home() / ".local" / "share" / "hetsched"
@@ -29,14 +31,13 @@ def default_data_dir() -> Path:
 def find(url: str | None = None, token: str | None = None, data: str | None = None) -> Address:
     """The address to talk to. A token from the data directory is only ever sent to the daemon that lives there:
     with another URL given and no token, none is sent."""
-    data = data or os.environ.get("HETSCHED_DATA")
-    data_dir = Path(data) if data else default_data_dir()
-    local_url = _read(data_dir / "url")
+    directory = Path(data) if data else data_dir()
+    local_url = _read(directory / "url")
     chosen = url or os.environ.get("HETSCHED_URL") or local_url or DEFAULT_URL
     chosen = chosen.rstrip("/")
     chosen_token = token or os.environ.get("HETSCHED_TOKEN")
     if not chosen_token and (local_url is None or data or chosen == local_url.rstrip("/")):
-        chosen_token = _read(data_dir / "token")
+        chosen_token = _read(directory / "token")
     return Address(chosen, chosen_token or None)
 
 
