@@ -1,0 +1,203 @@
+"""The loop of a simulation: the daemon's own scheduler, on a clock that jumps from one thing that happens to the next.
+
+Everything of one instant goes into one step, in the order of the file (ends that fall on the same instant first). What the nodes
+say to the step's orders follows at the same instant, until nobody has anything more to say; then the clock moves on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from hetsched.errors import Problem
+from hetsched.model import Rejection, Submission, Task
+from hetsched.scheduler import Scheduler
+from hetsched.scheduler.messages import (
+    Cancel,
+    DeviceHealth,
+    Event,
+    Input,
+    OperateNode,
+    Reply,
+    SetQueue,
+    Submit,
+    SubmitReply,
+    Turn,
+)
+from hetsched.sim.agenda import Agenda
+from hetsched.sim.machines import NS, Machines
+from hetsched.sim.scenario import Drop, Happening, Scenario
+
+MOST_ROUNDS = 10_000
+"""Rounds within one instant; more is a scheduler that talks to itself, not a busy cluster."""
+
+MOST_IDLE_WAKES = 1_000
+"""Without `until`: the end, when nothing runs or is to come and the scheduler woke so often for nothing."""
+
+DROPPED = "does not fit at its decision; dropped, as in the FGD protocol"
+
+
+class Watcher(Protocol):
+    """Who is told what a simulation does: the log, the summary, the placements file."""
+
+    def submitted(self, task: Task, now_ns: int) -> None:
+        """A task was accepted (before any event of it), or the same one again."""
+
+    def happened(self, event: Event) -> None:
+        """One event, in order; its time is from t = 0."""
+
+
+class Engine:
+    """One run. `stepping_s`: real seconds spent in the scheduler and the core."""
+
+    def __init__(self, scenario: Scenario, watchers: tuple[Watcher, ...]) -> None:
+        self.scenario = scenario
+        self.scheduler = Scheduler(scenario.config, seed=scenario.seed)
+        self.stepping_s = 0.0
+        self.now_ns = 0
+        self._watchers = watchers
+        self._tasks: dict[str, Task] = {}
+        self._asked: dict[int, Submission] = {}
+        self._tickets = 0
+        self._agenda = Agenda()
+        self.machines = Machines(
+            scenario.nodes, self._agenda, round(scenario.config.agent.lease * NS), self._tasks.__getitem__
+        )
+        self._verbs = self._table()
+        self._to_drop: dict[str, None] = {}
+        self._dropping: set[str] = set()
+
+    def _table(self) -> dict[str, Callable[[Happening], list[Input]]]:
+        machines = self.machines
+        return {
+            "submit": self._submit,
+            "cancel": lambda one: [Cancel(**one.what)],
+            "fail": lambda one: machines.fail(one.what[0], one.what[1], self.now_ns),
+            "node_up": lambda one: [said for name in one.what for said in machines.up(name)],
+            "node_down": lambda one: [said for name in one.what for said in machines.down(name, self.now_ns)],
+            "node_silent": self._silent,
+            "device": self._device,
+            "drain": self._operate,
+            "cordon": self._operate,
+            "uncordon": self._operate,
+        }
+
+    # -- the run
+
+    def run(self) -> None:
+        """From t = 0 to `until`, or until nothing is left to happen."""
+        self._begin()
+        happenings, index, idle = self.scenario.happenings, 0, 0
+        while True:
+            due_ns = self._next_ns(happenings[index].at_ns if index < len(happenings) else None)
+            if due_ns is None or self._is_past(due_ns):
+                break
+            self.now_ns = due_ns
+            heard = self._agenda.take(due_ns)
+            while index < len(happenings) and happenings[index].at_ns == due_ns:
+                heard += self._verbs[happenings[index].verb](happenings[index])
+                index += 1
+            events = self._instant(heard)
+            idle = 0 if events or heard else idle + 1
+            if (
+                idle > MOST_IDLE_WAKES
+                and index == len(happenings)
+                and not self._agenda
+                and self.scenario.until_ns is None
+            ):
+                break
+        if self.scenario.until_ns is not None:
+            self.now_ns = self.scenario.until_ns
+
+    def _begin(self) -> None:
+        """The cluster as it stands before anything happens."""
+        queues: list[Input] = [SetQueue(queue=queue) for queue in self.scenario.queues]
+        self._instant(queues + [said for node in self.scenario.nodes for said in self.machines.up(node.name)])
+
+    def _next_ns(self, next_in_file_ns: int | None) -> int | None:
+        wake_ns = self.scheduler.wake_ns()
+        if wake_ns is not None:
+            wake_ns = max(self.now_ns, wake_ns - self.scenario.start_ns)
+        return min((ns for ns in (next_in_file_ns, self._agenda.next_ns(), wake_ns) if ns is not None), default=None)
+
+    def _is_past(self, due_ns: int) -> bool:
+        return self.scenario.until_ns is not None and due_ns > self.scenario.until_ns
+
+    def _instant(self, heard: list[Input]) -> int:
+        """Step until the instant is settled; returns the number of events."""
+        events = 0
+        for _ in range(MOST_ROUNDS):
+            turn = self._step(heard)
+            events += len(turn.events)
+            heard = self._agenda.take(self.now_ns) + [
+                said for order in turn.orders for said in self.machines.obey(order, self.now_ns)
+            ]
+            heard = heard or self._agenda.take(self.now_ns) or self._drop_waiting()
+            if not heard:
+                return events
+        raise AssertionError(f"the instant {self.now_ns / NS:g} s does not come to rest")
+
+    def _step(self, heard: list[Input]) -> Turn:
+        began = time.perf_counter()
+        turn = self.scheduler.step(heard, self.scenario.start_ns + self.now_ns)
+        self.stepping_s += time.perf_counter() - began
+        for reply in turn.replies:
+            self._answered(reply)
+        for event in turn.events:
+            self._tell(event)
+        return turn
+
+    def _tell(self, event: Event) -> None:
+        if event.event == "placed" and event.task is not None:
+            self._to_drop.pop(event.task, None)
+        if event.task in self._dropping and event.event == "cancelled":
+            self._dropping.discard(event.task)
+            problem = Problem(DROPPED, code="unsatisfiable").body()
+            event = msgspec.structs.replace(event, event="rejected", data={"problem": problem, "dropped": True})
+        event = msgspec.structs.replace(event, t_ns=self.now_ns)
+        for watcher in self._watchers:
+            watcher.happened(event)
+
+    # -- tasks
+
+    def _submit(self, one: Happening) -> list[Input]:
+        self._tickets += 1
+        submission = one.what.submission if isinstance(one.what, Drop) else one.what
+        self._asked[self._tickets] = submission
+        if isinstance(one.what, Drop):
+            self._to_drop.update((item.id, None) for item in submission.items if item.id is not None)
+        return [Submit(ticket=self._tickets, submission=submission)]
+
+    def _answered(self, reply: Reply) -> None:
+        """Now the ids of accepted tasks are known; those without one in the file got theirs."""
+        submission = self._asked.pop(reply.ticket, None)
+        if submission is None or not isinstance(reply.value, SubmitReply):
+            return
+        for item, ident in zip(submission.items, reply.value.ids, strict=True):
+            if ident is not None and not isinstance(item, Rejection):
+                self._tasks[ident] = item
+                for watcher in self._watchers:
+                    watcher.submitted(msgspec.structs.replace(item, id=ident), self.now_ns)
+
+    def _drop_waiting(self) -> list[Input]:
+        """What came in this instant and does not fit leaves again."""
+        waiting = tuple(self._to_drop)
+        self._to_drop.clear()
+        self._dropping.update(waiting)
+        return [Cancel(ids=waiting)] if waiting else []
+
+    # -- nodes
+
+    def _silent(self, one: Happening) -> list[Input]:
+        names, for_ns = one.what
+        return [said for name in names for said in self.machines.silent(name, for_ns, self.now_ns)]
+
+    def _device(self, one: Happening) -> list[Input]:
+        node, device, health, reason = one.what
+        return [DeviceHealth(node=node, device=device, health=health, reason=reason)]
+
+    def _operate(self, one: Happening) -> list[Input]:
+        return [OperateNode(verb=one.verb, node=name) for name in one.what]
