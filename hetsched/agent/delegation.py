@@ -8,18 +8,22 @@ Without one, tasks are ended by walking their tree, which gets the same done wit
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import signal
 from pathlib import Path
+from urllib.parse import quote
 
 
-def tasks_cgroup(name: str) -> Path | None:
-    """A directory for the tasks of the agent called `name`, made if need be; None = none delegated."""
+def tasks_cgroup(name: str, directory: Path) -> Path | None:
+    """A cgroup for the tasks of the agent called `name`, made if need be; None = none delegated. `directory`: the agent's own;
+    it tells apart agents of one name, of which one would end the other's tasks in `sweep`."""
     own = _own_cgroup()
     if own is None or not _is_delegated(*own):
         return None
     root, relative = own
-    path = root / relative.lstrip("/") / f"hetsched-{name}"
+    unique = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:12]
+    path = root / relative.lstrip("/") / f"hetsched-{quote(name, safe='')[:64]}-{unique}"
     try:
         path.mkdir(exist_ok=True)
         (path / "cgroup.procs").stat()
@@ -33,6 +37,11 @@ def sweep(path: Path, keep: set[str]) -> None:
     for child in path.iterdir():
         if child.is_dir() and child.name not in keep:
             _end(child)
+
+
+def leave(path: Path) -> None:
+    """Removes the agent's own cgroup if no task is left in it."""
+    _remove(path)
 
 
 def _end(path: Path) -> None:
@@ -63,7 +72,7 @@ def _remove(path: Path) -> None:
     try:
         path.rmdir()
     except OSError:
-        pass  # its processes are on their way out; the next start sweeps again
+        pass  # there are processes in it; the next start sweeps again
 
 
 def _own_cgroup() -> tuple[Path, str] | None:

@@ -45,7 +45,7 @@ class Visible(msgspec.Struct, frozen=True):
 
 
 def visible_by_kind(kind: str, index: int) -> Visible:
-    """For devices that no vendor answers for (pretended ones): by index, in the variables that programs of that kind look at."""
+    """For devices whose vendor has no variables of its own (pretended ones): by index, where programs of that kind look."""
     return Visible(_OF_KIND.get(kind, ()), str(index))
 
 
@@ -57,10 +57,10 @@ _OF_KIND = {
 
 
 def through_own_mask(devices: Mapping[str, Visible], environ: Mapping[str, str]) -> dict[str, Visible]:
-    """Indices as the agent itself sees them, turned into what they are called outside the agent's own mask.
+    """Indices counted inside the agent's own mask, turned into what those devices are called outside of it.
 
-    An agent started with `CUDA_VISIBLE_DEVICES=2,3` finds devices 0 and 1; a task that gets the second must be told "3".
-    Names that are no plain index (UUIDs) mean the same everywhere and stay.
+    Below an agent that was started with `CUDA_VISIBLE_DEVICES=2,3` device 1 is the one that a task has to be told as "3". Names
+    that are no plain index (UUIDs) mean the same everywhere and stay.
     """
     return {device: _mapped(visible, environ) for device, visible in devices.items()}
 

@@ -25,6 +25,9 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Of tasks that bring none."""
 
 
+_NO_SHELLS = ("", "nologin", "false")  # for people who may not log in; programs that look for $SHELL mean another
+
+
 class Refusal(Exception):
     """An order that cannot be obeyed on this node; the text becomes the reason `cannot_start: …`."""
 
@@ -75,7 +78,7 @@ def _account(user: str | int, *, switch: bool) -> Account:
         gid=entry.pw_gid,
         groups=tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)),
         home=entry.pw_dir,
-        shell=entry.pw_shell or "/bin/sh",
+        shell=entry.pw_shell if os.path.basename(entry.pw_shell) not in _NO_SHELLS else "/bin/sh",
         switch=switch,
     )
 

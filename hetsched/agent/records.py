@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ DIRECTORY_VARIABLE = "HETSCHED_ATTEMPT_DIR"
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """What every record of this agent has in common. `tasks`: where attempts lie; `cgroup`: where they get theirs, None = nowhere."""
+    """What every record of this agent has in common. `url`: of the daemon, as last known. `tasks`: where attempts lie;
+    `cgroup`: where they get theirs, None = nowhere."""
 
     node: str
-    url: str
+    url: Callable[[], str]
     boot_id: str
     tasks: Path
     lease: Path
@@ -42,10 +44,13 @@ def record_of(order: wire.Start, site: Site) -> dict[str, Any]:
         raise policy.Refusal(f"this node has no {', '.join(unknown)}")
     account = policy.account_for(site.policy, order.user)
     env, notes = isolation.environment(
-        order, policy=site.policy, account=account, node=site.node, url=site.url, devices=site.devices
+        order, policy=site.policy, account=account, node=site.node, url=site.url(), devices=site.devices
     )
     key = Key(order.task, order.attempt)
-    env[DIRECTORY_VARIABLE] = str(site.directory(key))
+    directory = site.directory(key)
+    env[DIRECTORY_VARIABLE] = str(directory)
+    if "HOME" not in order.env and not os.path.isdir(account.home):
+        env["HOME"] = order.workdir or str(directory / "work")  # `nobody` has none, and many programs need one
     return {
         "format": 1,
         "boot_id": site.boot_id,

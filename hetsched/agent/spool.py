@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -44,12 +45,13 @@ def directory_name(key: Key) -> str:
 
 
 class Spool:
-    """The directory `root` of one agent. `shared` lets other users pass through (not look): their tasks work below it."""
+    """The directory `root` of one agent, made if need be. New directories get its mode: where it lets other users pass through
+    (not look), their tasks can work below it."""
 
-    def __init__(self, root: Path, *, shared: bool) -> None:
+    def __init__(self, root: Path) -> None:
+        make_directory(root, 0o700)
         self.root = root
-        self._mode = 0o711 if shared else 0o700
-        make_directory(root, self._mode)
+        self._mode = stat.S_IMODE(root.stat().st_mode)
 
     def path(self, key: Key) -> Path:
         return self.root / directory_name(key)

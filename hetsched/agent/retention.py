@@ -1,0 +1,58 @@
+"""What is kept of ended attempts, and for how long: by age, by number and by size, the oldest go first.
+
+Only attempts whose end the daemon has on disk are ever removed. What is removed is forgotten whole; its log is then "gone".
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from hetsched.agent.spool import Spool
+from hetsched.config import Agent
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A settled attempt on disk: its directory, when it was settled (seconds), what it occupies."""
+
+    path: Path
+    settled_at: float
+    size_bytes: int
+
+
+def to_remove(kept: list[Kept], rules: Agent, now: float) -> list[Kept]:
+    """Which have to go. Pure."""
+    newest_first = sorted(kept, key=lambda one: one.settled_at, reverse=True)
+    gone, size_bytes = [], 0
+    for number, one in enumerate(newest_first):
+        size_bytes += one.size_bytes
+        old = now - one.settled_at > rules.log_retention
+        if old or number >= rules.log_attempts or size_bytes > rules.log_total_bytes:
+            gone.append(one)
+    return gone
+
+
+def settled(spool: Spool) -> list[Kept]:
+    """All that may be removed. Blocks."""
+    found = []
+    for path in spool.directories():
+        try:
+            at = (path / "settled").stat().st_mtime
+        except OSError:
+            continue
+        found.append(Kept(path, at, _size_bytes(path)))
+    return found
+
+
+def _size_bytes(path: Path) -> int:
+    """Blocks on disk, so that holes and hard links of the task's own making are counted as what they take."""
+    total = 0
+    for directory, _, names in os.walk(path, onerror=None, followlinks=False):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(directory, name)).st_blocks * 512
+            except OSError:
+                continue
+    return total
