@@ -111,14 +111,14 @@ class Scheduler:
         world = self.world
         changed = world.capacity_changed or world.arrived > 0
         if changed and self.core.waiting(self._immediate):
-            self.core.decide(self._immediate)
+            self.core.decide(self._immediate, self.config.preemption.enabled)
             self._drain()
         waiting = self.core.waiting(self._batch)
         self.window.gather(world.arrived, world.capacity_changed, waiting, world.now_ns)
         world.arrived, world.capacity_changed = 0, False
         if self.window.is_due(world.now_ns):
             self.window.close()
-            self.core.decide(self._batch)
+            self.core.decide(self._batch, self.config.preemption.enabled)
             self._drain()
 
     def _forget_old(self) -> None:
