@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
@@ -81,10 +81,8 @@ class Processes:
 
     def start_agent(self, profile: Profile) -> None:
         """Returns at once; the node appears when it has joined."""
-        data = self.directory / "agents" / profile.name
-        words = ["agent", "--server", self.url, "--name", profile.name, "--data", str(data), "--fake", profile.fake]
-        token = (self.data / "agent-token").read_text().strip()
-        self._agents[profile.name] = self._start(f"agent-{profile.name}", words, HETSCHED_TOKEN=token)
+        words = ["agent", "--name", profile.name, "--data", str(self.data), "--fake", profile.fake]
+        self._agents[profile.name] = self._start(f"agent-{profile.name}", words)
 
     def kill_daemon(self) -> int:
         """-9; its process id."""
@@ -142,9 +140,7 @@ class Processes:
             return ""
         return "\n".join(f"  {line}" for line in text.splitlines()[-count:])
 
-    def _start(
-        self, name: str, words: list[str], *, stdout: int | IO[str] | None = None, **environment: str
-    ) -> subprocess.Popen[str]:
+    def _start(self, name: str, words: list[str], *, stdout: int | None = None) -> subprocess.Popen[str]:
         clean = {key: value for key, value in os.environ.items() if not key.startswith("HETSCHED_")}
         with open(self.directory / "logs" / f"{name}.log", "a") as log:
             return subprocess.Popen(
@@ -152,7 +148,7 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=log if stdout is None else stdout,
                 stderr=log,
-                env={**clean, "HETSCHED_DEMO": str(self.directory), **environment},
+                env={**clean, "HETSCHED_DEMO": str(self.directory)},
                 start_new_session=True,  # Ctrl-C is for the demo, which then ends them in order
                 text=True,
             )

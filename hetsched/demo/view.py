@@ -104,7 +104,7 @@ class Picture:
             if device["kind"] != kind:
                 kind = device["kind"]
                 text.append(f"{' ' if text else ''}{device['model'] or kind} ", style="dim")
-            bar = _BARS[-(-device["share_used"] * (len(_BARS) - 1) // 1000)]
+            bar = _BARS[min(len(_BARS) - 1, -(-device["share_used"] * (len(_BARS) - 1) // 1000))]
             text.append(bar, style="green" if device["health"] == "healthy" else "red")
         return text
 
