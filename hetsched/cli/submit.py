@@ -101,6 +101,8 @@ def _indices(text: str) -> list[int]:
 def _submit(options: argparse.Namespace) -> int:
     _directory_in_data(options)
     body = body_of(options)
+    if options.follow and not (options.argv or options.file):
+        raise Usage("--follow: there is nothing to follow without a command")
     client = client_of(options)
     answer = client.submit(body, key=options.idempotency_key)
     ids = ids_of(answer)

@@ -52,10 +52,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     for option in PLAIN:
         metavar = option.metavar or option.field.upper()
         group.add_argument(_flag(option.field), dest=option.field, type=option.type, help=option.about, metavar=metavar)
-    group.add_argument("--label", action="append", metavar="K=V", help="may be given again")
+    group.add_argument("--label", "--labels", dest="label", action="append", metavar="K=V", help="may be given again")
     group.add_argument("--env", action="append", metavar="K=V", help="may be given again; K alone takes your own value")
     group.add_argument("--after", action="append", metavar="ID[:WHEN]", help="WHEN: succeeded, failed or ended")
     group.add_argument("--deadline", metavar="TIME", help="from submission, or an RFC 3339 time")
+    group.add_argument("--retry-on", action="append", metavar="REASON", help="retry this too: time_limit")
     group.add_argument("--preemptible", action=argparse.BooleanOptionalAction, default=None)
     _add_resources(parser.add_argument_group("what it needs"))
     _add_many(parser.add_argument_group("several at once"))
@@ -69,10 +70,32 @@ def _add_resources(group: argparse._ArgumentGroup) -> None:
         about = "memory per device" if kind == "gpu" else None
         group.add_argument(f"--{kind}-memory", dest=f"{kind}_memory", metavar="SIZE", help=about)
     group.add_argument("--resource", action="append", metavar="KIND=N", help="devices of any other kind")
-    group.add_argument("--limit", action="append", metavar="WHAT=N", help="burstable ceiling: cpu=8, memory=32Gi")
-    group.add_argument("--models", action="append", metavar="A100,H100", help="only these device models, best first")
-    group.add_argument("--selector", action="append", metavar="K=V[,V]", help="nodes with this label")
-    group.add_argument("--toleration", action="append", metavar="KEY[=VALUE][:EFFECT]", help="bears this taint")
+    group.add_argument(
+        "--limit",
+        "--limits",
+        dest="limit",
+        action="append",
+        metavar="WHAT=N",
+        help="burstable ceiling: cpu=8, memory=32Gi",
+    )
+    group.add_argument(
+        "--models",
+        "--model",
+        dest="models",
+        action="append",
+        metavar="A100,H100",
+        help="only these device models, best first",
+    )
+    group.add_argument(
+        "--selector",
+        "--node-selector",
+        dest="selector",
+        action="append",
+        metavar="K=V[,V]",
+        help="nodes with this label",
+    )
+    about = "bears this taint: KEY[=VALUE][:EFFECT]"
+    group.add_argument("--toleration", "--tolerations", dest="toleration", action="append", metavar="TAINT", help=about)
     group.add_argument("--data", action="append", metavar="NAME", help="volumes that it reads")
     group.add_argument("--topology", metavar="SAME[:required]", help="keep together: numa, nvlink, node, rack, zone")
 
@@ -100,6 +123,7 @@ def spell(options: argparse.Namespace) -> dict[str, Any]:
         "after": [_dependency(text) for text in options.after or ()],
         "deadline": _deadline(options.deadline),
         "preemptible": options.preemptible,
+        "retry_on": _commas(options.retry_on),
     }
     return {field: value for field, value in task.items() if value is not None and value != {} and value != []}
 

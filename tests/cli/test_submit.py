@@ -25,7 +25,7 @@ def test_options_are_named_as_the_fields(daemon: FakeDaemon, call: Call, monkeyp
     --memory 16Gi --gpu 2.5 --gpu-memory 20Gi --tpu 4 --resource dpu=1 --limit cpu=8 --pattern tensor-op --selector zone=z1,z2
     --selector disk=ssd --models A100,H100 --toleration spot=yes:NoSchedule --toleration gone --data imagenet
     --topology nvlink:required --after x --after y:1:ended --deadline 2h --on-deadline expire --estimate 90 --time-limit 1d
-    --grace 5 --retries 0 --env A=b=c --env FROM_ME --workdir dir --user me --label team=x --no-preemptible""".split()
+    --grace 5 --retries 0 --retry-on time_limit --env A=b=c --env FROM_ME --workdir dir --user me --label team=x --no-preemptible""".split()
     assert call("submit", *words, "--", "run", "--gpu", "--", "9").code == 0
     assert body(daemon) == {
         "id": "a/b:1",
@@ -54,6 +54,7 @@ def test_options_are_named_as_the_fields(daemon: FakeDaemon, call: Call, monkeyp
         "time_limit": 86400,
         "grace": 5,
         "retries": 0,
+        "retry_on": ["time_limit"],
         "env": {"A": "b=c", "FROM_ME": "mine"},
         "workdir": "dir",
         "user": "me",
