@@ -54,11 +54,13 @@ $(STAMP_INSTALL): $(STAMP_VENV) pyproject.toml setup.py
 	@echo "hetsched: installing (a minute or two the first time)"
 	@$(PIP) install 'setuptools>=77' 'cython>=3.1' wheel
 	@$(PIP) install --no-build-isolation -e '.[test]'
-	@touch $@ $(STAMP_CORE)
+	@touch $@
 
+# The installation above has just built it; later, only what is newer than the built file is a reason to build again.
 $(STAMP_CORE): $(STAMP_INSTALL) $(CORE_SOURCES)
-	@echo "hetsched: building the core"
-	@$(BIN)/python setup.py -q build_ext --inplace
+	@built=hetsched/_core$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))'); \
+	if [ ! -e "$$built" ] || [ -n "$$(find $(CORE_SOURCES) -newer "$$built")" ]; then \
+	  echo "hetsched: building the core"; $(BIN)/python setup.py -q build_ext --inplace; fi
 	@touch $@
 
 demo: setup
@@ -67,9 +69,9 @@ demo: setup
 test: lint
 	@$(BIN)/python -m pytest -q
 
-# The checked core is built in place of the release one for the length of the run.
+# The checked core stands in for the release one for the length of the run; the next target builds that again.
 checked: setup
-	@trap 'touch -d 2000-01-01 $(STAMP_CORE)' EXIT; \
+	@trap 'rm -f hetsched/_core*.so $(STAMP_CORE)' EXIT; \
 	HETSCHED_CHECKED=1 $(BIN)/python setup.py -q build_ext --inplace --force; \
 	HETSCHED_CHECKED=1 $(BIN)/python -m pytest -q tests/core tests/scheduler
 
