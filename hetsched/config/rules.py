@@ -115,6 +115,15 @@ def _relations(config: Config) -> Iterator[str]:
         yield "server.tls_cert and server.tls_key belong together: give both or none"
 
 
+def _not_yet(config: Config) -> Iterator[str]:
+    """Keys of the contract that this version cannot honour: better said at the start than ignored."""
+    if config.order == "weighted":
+        yield 'order = "weighted" is not supported yet; leave it at "drf"'
+    for name in ("cpu", "memory"):
+        if getattr(config.overcommit, name) != 1:
+            yield f"overcommit.{name} is not supported yet; leave it at 1 (off)"
+
+
 def _value(config: Config, key: str) -> float:
     section, name = key.split(".")
     value: float = getattr(getattr(config, section), name)
@@ -128,4 +137,5 @@ _RULES: tuple[Callable[[Config], Iterator[str]], ...] = (
     _not_negative,
     _ranges,
     _relations,
+    _not_yet,
 )
