@@ -6,32 +6,26 @@
 
 Every refusal is an exception of `hetsched.errors`; nobody answering is `Unreachable`. Submissions carry an
 Idempotency-Key and are sent again after a dropped connection, so one call makes its tasks once.
-`AsyncClient` is the same for asyncio.
+`hetsched.client.aio` is the same for asyncio.
 """
 
 from __future__ import annotations
 
-import asyncio
-import http.client
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 from urllib.parse import quote, urlencode
 
-from hetsched.client import address, events
+from hetsched.client import address, streams
 from hetsched.client.problems import Unreachable
 from hetsched.client.transport import Transport
-from hetsched.errors import Unavailable
 
-__all__ = ["ENDED", "AsyncClient", "Client", "Unreachable"]
+__all__ = ["ENDED", "Client", "Unreachable"]
 
 ENDED = frozenset({"succeeded", "failed", "cancelled", "expired", "skipped"})
 _PAGE = 1000
-_SILENCE_S = 60.0  # the daemon sends a comment every 15 s; after this much nothing the stream is cut and joined again
-_T = TypeVar("_T")
 
 
 class Client:
@@ -108,24 +102,9 @@ class Client:
         self, task_id: str, *, stream: str = "stdout", follow: bool = False, offset: int = 0, attempt: int | None = None
     ) -> Iterator[bytes]:
         """The log as it comes, from byte `offset`. A follower that loses the connection goes on where it was."""
-        deadline = None
-        while True:
-            query = {"stream": stream, "offset": str(offset), "follow": "true" if follow else "false"}
-            if attempt is not None:
-                query["attempt"] = str(attempt)
-            try:
-                path = f"/v1/tasks/{_name(task_id)}/logs?{urlencode(query)}"
-                response = self._http.open_stream(path, {"Accept": "text/plain"}, None if follow else 30.0)
-                for piece in _pieces(response):
-                    offset += len(piece)
-                    deadline = None
-                    yield piece
-                return
-            except (Unreachable, Unavailable):
-                deadline = deadline or time.monotonic() + self._patience_s
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.3)
+        return streams.read_log(
+            self._http, f"/v1/tasks/{_name(task_id)}/logs", stream, attempt, offset, follow, self._patience_s
+        )
 
     def cancel(self, task_id: str) -> Any:
         """Raises Conflict if it has already ended."""
@@ -218,26 +197,7 @@ class Client:
     def events(self, since: int | None = None, *, follow: bool = True) -> Iterator[dict[str, Any]]:
         """The event log from after `since` (None: from now), for ever or to what is there. Joins again by itself after
         a cut, at the event it had last; raises Gone when what follows is no longer kept."""
-        last = None if since is None else str(since)
-        deadline = None
-        while True:
-            try:
-                headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last is not None else {})}
-                query = urlencode({"follow": "true" if follow else "false", **({"since": last} if last else {})})
-                response = self._http.open_stream(f"/v1/events?{query}", headers, _SILENCE_S)
-                with response:
-                    for number, event in events.parse(response):
-                        deadline = None
-                        if event is not None:
-                            last = number or last
-                            yield event
-                if not follow:
-                    return
-            except (Unreachable, Unavailable, OSError, http.client.HTTPException):
-                deadline = deadline or time.monotonic() + self._patience_s
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(0.3)
+        return streams.read_events(self._http, since, follow, self._patience_s)
 
     # ------------------------------------------------------------------
 
@@ -254,29 +214,6 @@ class Client:
         return self._http.call("POST", path, _encode(body), headers=_JSON, repeatable=repeatable)
 
 
-class AsyncClient:
-    """The same calls for asyncio: each runs in a thread, at a client's pace cheaper than a second implementation.
-
-    await AsyncClient(client).call(Client.submit, {"command": ["true"]})
-    """
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-
-    async def call(self, method: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
-        """`method` of Client, with these arguments."""
-        return await asyncio.to_thread(partial(method, self.client, *args, **kwargs))
-
-    async def events(self, since: int | None = None) -> AsyncIterator[dict[str, Any]]:
-        """The event log, for ever."""
-        stream = self.client.events(since)
-        while True:
-            event = await asyncio.to_thread(next, stream, None)
-            if event is None:
-                return
-            yield event
-
-
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -287,15 +224,3 @@ def _name(text: str) -> str:
 
 def _encode(body: Any) -> bytes:
     return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
-
-
-def _pieces(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    with response:
-        while True:
-            try:
-                piece = response.read1(65536)
-            except (OSError, http.client.HTTPException) as error:
-                raise Unreachable(f"the connection broke: {error}", sent=True) from error
-            if not piece:
-                return
-            yield piece

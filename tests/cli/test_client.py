@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hetsched.client import AsyncClient, Client, Unreachable, address
+from hetsched.client import Client, Unreachable, address
+from hetsched.client.aio import AsyncClient
 from hetsched.errors import Conflict, NotFound, Problem, Unauthenticated, Unavailable
 from tests.cli.fake_daemon import TOKEN, FakeDaemon
 

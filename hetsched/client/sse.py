@@ -1,4 +1,4 @@
-"""Server-sent events, read line by line: pure text in, events out; the joining and re-joining is `Client.events`."""
+"""Server-sent events, read line by line: pure text in, events out; joining again after a cut is `streams.py`."""
 
 from __future__ import annotations
 
