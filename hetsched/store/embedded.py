@@ -138,7 +138,7 @@ class EmbeddedBackend(RedisBackend):
         await self.supervisor.start()
         while True:
             try:
-                await self._info("server")
+                await self._do("PING")
                 break
             except Unreachable:
                 if self.supervisor.deaths_total >= DEATHS_AT_START:

@@ -5,7 +5,7 @@ lane, under the same id. Appends have a connection of their own; everything else
 sorted here: no answer, loading and busy become Unreachable, full becomes a refusal, a primary that turned read-only StoreLost.
 
 The user in the URL needs, on keys `{hetsched}:*`: EVAL, EVALSHA, SCRIPT LOAD, HGETALL, HMGET, HGET, HSET, HDEL, HINCRBY, EXISTS,
-XADD, XRANGE, XTRIM, SET, GET, UNLINK, with `store.durability = "replicated"` WAIT and WAITAOF; better also INFO and CONFIG GET.
+XADD, XRANGE, XTRIM, SET, GET, UNLINK, with `store.durability = "replicated"` WAIT; better also INFO and CONFIG GET.
 """
 
 from __future__ import annotations
@@ -69,12 +69,25 @@ def server_words() -> Iterator[None]:
     """Turn what the client raises into the store's own errors."""
     try:
         yield
-    except (redis_errors.AuthenticationError, redis_errors.NoPermissionError) as error:
-        raise ConfigError(f"the store's server refuses us: {error}; check user and password in store.url") from None
-    except (redis_errors.ConnectionError, redis_errors.TimeoutError, TimeoutError, OSError) as error:
+    except redis_errors.NoPermissionError as error:
+        raise _forbidden(error) from None
+    except redis_errors.ConnectionError as error:
+        # Some versions of the client hide what the server said at the door behind a plain ConnectionError.
+        if isinstance(error, redis_errors.AuthenticationError) or isinstance(
+            error.__cause__, redis_errors.AuthenticationError
+        ):
+            raise _forbidden(error) from None
+        raise Unreachable(str(error)) from None
+    except (redis_errors.TimeoutError, OSError) as error:
         raise Unreachable(str(error) or type(error).__name__) from None
     except redis_errors.ResponseError as error:
         raise _sorted(error) from None
+
+
+def _forbidden(error: Exception) -> ConfigError:
+    return ConfigError(
+        f"the store's server refuses us: {error}; check the user, its password and its rights (store.url)"
+    )
 
 
 def _word(error: Exception) -> str:
@@ -94,12 +107,15 @@ def _sorted(error: redis_errors.ResponseError) -> Exception:
 class RedisLink:
     """The connection for appends: commands go out packed, answers come back in order.
 
-    `wait`: sent behind each frame, a command that answers once a replica has it (a count, compared); None = none."""
+    `replicated`: behind each frame goes a WAIT, whose count of replicas is compared.
 
-    def __init__(self, connection: AbstractConnection, sha: bytes, wait: tuple[Any, ...] | None) -> None:
+    Why not WAITAOF: a replica says what it has synced once a second, so an append took up to a second (valkey 9.1);
+    WAIT takes a round trip and holds the same promise, that any one machine may be lost."""
+
+    def __init__(self, connection: AbstractConnection, sha: bytes, replicated: bool) -> None:
         self._connection = connection
         self._sha = sha
-        self._wait = wait
+        self._replicated = replicated
 
     async def send(self, frame: Frame) -> None:
         at = frame.position
@@ -107,15 +123,15 @@ class RedisLink:
             await self._send(
                 *("EVALSHA", self._sha, 2, scripts.HEAD, scripts.JOURNAL, at.epoch, at.seq, at.crc, frame.data)
             )
-            if self._wait is not None:
-                await self._send(*self._wait)
+            if self._replicated:
+                await self._send("WAIT", 1, REPLICA_TIMEOUT_MS)
 
     async def receive(self) -> Verdict:
         try:
             with server_words():
                 verdict = await self._verdict()
-                if self._wait is not None:
-                    await self._replicas(verdict)
+                if self._replicated:
+                    await self._wait(verdict)
                 return verdict
         except StoreLost as error:
             return Verdict(Answer.BROKEN, str(error))
@@ -132,11 +148,10 @@ class RedisLink:
             raise
         return Verdict(Answer(word.decode()), detail.decode())
 
-    async def _replicas(self, verdict: Verdict) -> None:
+    async def _wait(self, verdict: Verdict) -> None:
         """A frame that no replica has yet is not durable: resent, it is a duplicate, and waits again."""
-        counts = await self._connection.read_response(disable_decoding=True)
-        least = min(counts) if isinstance(counts, list) else counts
-        if least < 1 and verdict.answer in (Answer.STORED, Answer.DUPLICATE):
+        replicas = await self._connection.read_response(disable_decoding=True)
+        if replicas < 1 and verdict.answer in (Answer.STORED, Answer.DUPLICATE):
             raise Unreachable(f"no replica has confirmed frame {verdict.detail} in {REPLICA_TIMEOUT_MS} ms")
 
     async def close(self) -> None:
@@ -163,7 +178,7 @@ class RedisBackend:
         until_s = time.monotonic() + CONNECT_PATIENCE_S
         while True:
             try:
-                info = await self._info("server")
+                await self._do("HGETALL", scripts.HEAD)  # INFO would be answered while it loads
                 break
             except Unreachable as error:
                 if "loading" in str(error).lower():
@@ -171,7 +186,7 @@ class RedisBackend:
                 if time.monotonic() > until_s:
                     raise StoreLost(f"the store's server cannot be reached: {error}") from None
                 await asyncio.sleep(0.05)
-        self._check_version(info.get("redis_version"))
+        self._check_version((await self._info("server")).get("redis_version"))
         await self._check_eviction()
 
     async def head(self) -> Head | None:
@@ -198,7 +213,7 @@ class RedisBackend:
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
-        return RedisLink(connection, sha, self._wait_command() if self._replicated else None)
+        return RedisLink(connection, sha, self._replicated)
 
     async def read(self, after: Position, count: int) -> list[tuple[str, bytes]]:
         entries = await self._do("XRANGE", scripts.JOURNAL, f"({after.id}", "+", "COUNT", count)
@@ -285,12 +300,6 @@ class RedisBackend:
         if synced and self._replicated:
             return Durability.REPLICATED
         return Durability.FSYNC if synced else Durability.RELAXED
-
-    def _wait_command(self) -> tuple[Any, ...]:
-        """WAITAOF counts disks; servers before 7.2 only know how to count memories."""
-        if self._version >= (7, 2):
-            return ("WAITAOF", 1, 1, REPLICA_TIMEOUT_MS)
-        return ("WAIT", 1, REPLICA_TIMEOUT_MS)
 
     def _check_version(self, version: Any) -> None:
         numbers = tuple(int(part) for part in re.findall(r"\d+", str(version or ""))[:2])

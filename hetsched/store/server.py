@@ -106,6 +106,8 @@ def prepare(directory: Path, fsync: str, memory_bytes: int = 0) -> Access:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise ConfigError(f"{directory} must be a directory of the user that runs the daemon")
     directory.chmod(0o700)
+    # A daemon that was killed may leave a server that needs a moment to end: nobody is to be taken for ours at its door.
+    (directory / SOCKET).unlink(missing_ok=True)
     password = secrets.token_hex(24)
     digest = hashlib.sha256(password.encode()).hexdigest()
     text = _SETTINGS.format(socket=SOCKET, fsync=fsync, memory_bytes=memory_bytes, user=USER, password_sha256=digest)
