@@ -1,0 +1,123 @@
+"""How attempts end, each as a real process under a real shim."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from hetsched.agent.attempts import Key
+from tests.agent_run.bench import Bench, until
+
+
+@pytest.mark.parametrize(
+    ("script", "succeeded", "exit_code", "reason"),
+    [
+        ("exit 0", True, 0, ""),
+        ("exit 3", False, 3, "exit 3"),
+        ("kill -9 $$", False, 137, "signal 9"),
+        ("kill -TERM $$", False, 143, "signal 15"),
+    ],
+)
+async def test_an_exit_says_itself(bench: Bench, script: str, succeeded: bool, exit_code: int, reason: str) -> None:
+    ended = await bench.run("t", "sh", "-c", script)
+    assert (ended.succeeded, ended.exit_code, ended.reason) == (succeeded, exit_code, reason)
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "reason"),
+    [
+        (["no-such-program"], {}, "cannot_start: No such file or directory: no-such-program"),
+        (["true"], {"workdir": "/no/such/place"}, "cannot_start: No such file or directory: /no/such/place"),
+        (["true"], {"user": "nobody-of-that-name"}, "cannot_start: there is no user nobody-of-that-name on this node"),
+        (["true"], {"devices": (("gpu-99", 1000),)}, "cannot_start: this node has no gpu-99"),
+        (["/dev"], {}, "cannot_start: Permission denied: /dev"),
+    ],
+)
+async def test_what_cannot_start_says_why(bench: Bench, command: list[str], more: dict[str, object], reason: str) -> None:
+    ended = await bench.run("t", *command, **more)
+    assert (ended.succeeded, ended.exit_code, ended.reason) == (False, None, reason)
+
+
+async def test_the_time_limit_ends_a_task_with_its_children(bench: Bench) -> None:
+    ended = await bench.run("t", "sh", "-c", "sleep 100 & sleep 100", time_limit_s=0.2)
+    assert (ended.succeeded, ended.reason) == (False, "time_limit")
+
+
+async def test_a_task_may_clean_up_in_its_grace(bench: Bench) -> None:
+    script = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.02; done"
+    bench.start("t", "sh", "-c", script)
+    await bench.file(bench.spool.path(Key("t", 1)) / "stdout")
+    bench.stop("t", reason="preempted")
+    ended = await bench.ended("t")
+    assert (ended.succeeded, ended.exit_code, ended.reason) == (False, 0, "preempted")
+    assert bench.stream("t") == "ready\nsaved\n"
+
+
+async def test_what_a_task_leaves_behind_is_ended_and_the_exit_stays_its_own(bench: Bench, tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    ended = await bench.run("t", "sh", "-c", f"setsid sleep 100 & echo $! > {left}; exit 0")
+    assert ended.succeeded
+    assert not Path(f"/proc/{left.read_text().strip()}").exists()
+
+
+async def test_a_double_start_runs_once(bench: Bench, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    for _ in range(3):
+        bench.start("t", "sh", "-c", f"echo once >> {ran}; sleep 0.3")
+    await bench.started("t")
+    bench.start("t", "sh", "-c", f"echo twice >> {ran}")
+    await bench.ended("t")
+    bench.start("t", "sh", "-c", f"echo thrice >> {ran}")
+    await asyncio.sleep(0.1)
+    assert ran.read_text() == "once\n"
+    assert len([one for one in bench.said if type(one).__name__ == "Ended"]) == 2
+
+
+async def test_the_record_is_there_before_the_process(bench: Bench) -> None:
+    ended = await bench.run("t", sys.executable, "-c", "import json, os; print(json.load(open(os.environ['HETSCHED_ATTEMPT_DIR'] + '/attempt.json'))['attempt'])")
+    assert ended.succeeded, bench.stream("t", "stderr")
+    assert bench.stream("t") == "1\n"
+
+
+async def test_a_task_starts_with_clean_signals_no_descriptors_and_its_own_session(bench: Bench) -> None:
+    program = (
+        "import os, signal\n"
+        "print(sorted(int(n) for n in os.listdir('/proc/self/fd'))[:4], os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid())\n"
+        "status = dict(line.split(':', 1) for line in open('/proc/self/status'))\n"
+        "print(int(status['SigBlk'], 16), int(status['SigIgn'], 16) & ~(1 << 12 | 1 << 24), status['Groups'].split() == [str(g) for g in os.getgroups()])"
+    )
+    ended = await bench.run("t", sys.executable, "-c", program)
+    assert ended.succeeded, bench.stream("t", "stderr")
+    # 3: the directory that is being listed
+    assert bench.stream("t") == "[0, 1, 2, 3] True True\n0 0 True\n"
+
+
+async def test_many_at_once_all_end(bench: Bench) -> None:
+    for number in range(60):
+        bench.start(f"many/{number}", "sh", "-c", f"exit {number % 3}")
+    ends = [await bench.ended(f"many/{number}") for number in range(60)]
+    assert [ended.exit_code for ended in ends] == [number % 3 for number in range(60)]
+
+
+async def test_a_dead_nursery_is_replaced_and_no_start_is_lost(bench: Bench) -> None:
+    import os
+    import signal
+
+    await bench.run("first", "true")
+    os.kill(bench.runner.nursery_pid, signal.SIGKILL)
+    for number in range(5):
+        bench.start(f"t{number}", "true")
+    for number in range(5):
+        assert (await bench.ended(f"t{number}")).succeeded
+    await until(lambda: bench.runner.nursery_pid, "another nursery")
+
+
+async def test_a_held_attempt_has_no_process_and_ends_by_time(bench: Bench) -> None:
+    bench.start("t", duration_s=0.2)
+    started = await bench.started("t")
+    assert started.pid == 0
+    assert (await bench.ended("t")).succeeded
+    assert bench.found("t").shim is None
