@@ -11,6 +11,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from hetsched.errors import Problem
@@ -72,9 +73,13 @@ def printable(text: str, longest: int = 64) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` was probably meant to be."""
-    if len(name) > 64:
-        return None
-    found = difflib.get_close_matches(name, list(known), 1, 0.6)
+    return _nearest(name, tuple(known)) if len(name) <= 64 else None
+
+
+@lru_cache(maxsize=1024)
+def _nearest(name: str, known: tuple[str, ...]) -> str | None:
+    """Remembered, because it is slow and the same slip comes with every task of a list."""
+    found = difflib.get_close_matches(name, known, 1, 0.6)
     return found[0] if found else None
 
 
