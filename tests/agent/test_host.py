@@ -40,7 +40,12 @@ def test_without_a_list_of_online_cpus_the_kernel_counters_name_them(tmp_path: P
 
 def test_an_empty_machine_still_has_one_cpu(tmp_path: Path) -> None:
     host = discover_host(tmp_path)
-    assert (host.cpu_milli, host.memory_bytes, memory_available_bytes(tmp_path), load_average(tmp_path)) == (1000, 0, 0, 0.0)
+    assert (host.cpu_milli, host.memory_bytes, memory_available_bytes(tmp_path), load_average(tmp_path)) == (
+        1000,
+        0,
+        0,
+        0.0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,9 @@ def test_an_empty_machine_still_has_one_cpu(tmp_path: Path) -> None:
         pytest.param({"cpu.max": "150000 100000", "memory.max": "4096"}, 1500, 4096, id="quota and limit"),
         pytest.param({"cpu.max": "max 100000", "memory.max": "max"}, 4000, 16_000_000 * KIB, id="no limits"),
         pytest.param({"cpu.max": "50000"}, 500, 16_000_000 * KIB, id="quota without a period"),
-        pytest.param({"cpu.max": "900000 100000", "memory.max": str(1 << 50)}, 4000, 16_000_000 * KIB, id="above what there is"),
+        pytest.param(
+            {"cpu.max": "900000 100000", "memory.max": str(1 << 50)}, 4000, 16_000_000 * KIB, id="above what there is"
+        ),
         pytest.param({"cpu.max": "", "memory.max": "what?"}, 4000, 16_000_000 * KIB, id="not understood"),
     ],
 )
@@ -125,7 +132,9 @@ def test_gpu_memory_that_looks_like_a_node_is_not_memory_for_tasks(tmp_path: Pat
 
 
 def test_memory_without_cpus_that_is_no_gpu_counts(tmp_path: Path) -> None:
-    host = discover_host(tree(tmp_path, {**cpus("0-3", 24_000_000), **node(0, "0-3", 16_000_000), **node(2, "", 8_000_000)}))
+    host = discover_host(
+        tree(tmp_path, {**cpus("0-3", 24_000_000), **node(0, "0-3", 16_000_000), **node(2, "", 8_000_000)})
+    )
     assert host.memory_bytes == 24_000_000 * KIB
     assert [(n.number, len(n.cpus)) for n in host.numa.nodes] == [(0, 4), (2, 0)]
 

@@ -70,7 +70,9 @@ def test_one_field_that_fails_is_none_and_the_rest_stands(call: str, field: str)
 def test_a_card_that_knows_next_to_nothing_is_still_a_device() -> None:
     calls = [name for name in dir(FakeNvml) if name.startswith("nvmlDeviceGet")]
     known = {"nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetCount"}
-    nvidia, found = by_library(FakeNvml(Gpu(0, name=b"Tesla T4", errors=dict.fromkeys(set(calls) - known, NOT_SUPPORTED))))
+    nvidia, found = by_library(
+        FakeNvml(Gpu(0, name=b"Tesla T4", errors=dict.fromkeys(set(calls) - known, NOT_SUPPORTED)))
+    )
     assert [(d.found.model, d.found.memory_bytes) for d in found] == [("T4", None)]
     assert health(nvidia.read(found)) == {"gpu-0": "healthy"}
 
@@ -142,7 +144,13 @@ def test_what_the_library_thinks_of_it(broken: dict[str, object], expected: str)
 
 def test_links_to_each_other_and_to_a_switch_make_groups() -> None:
     switch = "00000000:C0:00.0"
-    cards = [Gpu(0, links={0: switch}), Gpu(1, links={2: switch}), Gpu(2), Gpu(3, links={0: "00000000:05:00.0"}), Gpu(4)]
+    cards = [
+        Gpu(0, links={0: switch}),
+        Gpu(1, links={2: switch}),
+        Gpu(2),
+        Gpu(3, links={0: "00000000:05:00.0"}),
+        Gpu(4),
+    ]
     cards[4].links = {0: "00000000:04:00.0"}
     _, found = by_library(FakeNvml(*cards))
     assert [d.found.nvlink for d in found] == ["nvlink-0", "nvlink-0", None, "nvlink-1", "nvlink-1"]
@@ -224,7 +232,10 @@ def test_when_one_lost_gpu_breaks_the_command_the_others_are_asked_one_by_one() 
     command = Command(q=document(gpu(0), gpu(1)))
     nvidia = vendor(lambda: SmiSource(command))
     found = devices(nvidia)
-    command.answers = {"x": "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.", UUID.format(0): document(gpu(0))}
+    command.answers = {
+        "x": "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.",
+        UUID.format(0): document(gpu(0)),
+    }
     readings = nvidia.read(found)
     assert health(readings) == {"gpu-0": "healthy", "gpu-1": "failed"}
     assert readings[0].utilization_percent == 37.0

@@ -27,7 +27,9 @@ def test_a_healthy_gpu_tells_everything() -> None:
     assert (state.ecc_uncorrected, state.verdict.health) == (0, "healthy")
 
 
-@pytest.mark.parametrize("text", ["N/A", "[N/A]", "[Unknown Error]", "Unknown Error", "ERR!", "", "Insufficient Permissions"])
+@pytest.mark.parametrize(
+    "text", ["N/A", "[N/A]", "[Unknown Error]", "Unknown Error", "ERR!", "", "Insufficient Permissions"]
+)
 def test_a_field_that_is_not_told_is_none_and_the_rest_is_read(text: str) -> None:
     state = one(gpu(gpu_util=text, total=text))
     assert (state.utilization_percent, state.memory_total_bytes) == (None, None)
@@ -36,7 +38,12 @@ def test_a_field_that_is_not_told_is_none_and_the_rest_is_read(text: str) -> Non
 
 def test_missing_elements_are_not_told() -> None:
     state = one("<gpu id='00000000:41:00.0'><product_name>Tesla T4</product_name><uuid>GPU-1</uuid></gpu>")
-    assert (state.pci, state.memory_total_bytes, state.ecc_uncorrected, state.power_watts) == ("0000:41:00.0", None, None, None)
+    assert (state.pci, state.memory_total_bytes, state.ecc_uncorrected, state.power_watts) == (
+        "0000:41:00.0",
+        None,
+        None,
+        None,
+    )
     assert state.verdict.health == "healthy"
 
 
@@ -67,8 +74,14 @@ def test_uncorrected_errors_of_all_memories_add_up() -> None:
         ("<gpu_recovery_action>None</gpu_recovery_action>", "healthy"),
         ("<gpu_recovery_action>Reset</gpu_recovery_action>", "failed"),
         ("<gpu_recovery_action>Drain P2P</gpu_recovery_action>", "suspect"),
-        ("<fabric><health><summary>Unhealthy</summary><route_unhealthy>True</route_unhealthy></health></fabric>", "suspect"),
-        ("<fabric><health><summary>Healthy</summary><route_unhealthy>False</route_unhealthy></health></fabric>", "healthy"),
+        (
+            "<fabric><health><summary>Unhealthy</summary><route_unhealthy>True</route_unhealthy></health></fabric>",
+            "suspect",
+        ),
+        (
+            "<fabric><health><summary>Healthy</summary><route_unhealthy>False</route_unhealthy></health></fabric>",
+            "healthy",
+        ),
     ],
 )
 def test_what_the_driver_thinks_of_it(extra: str, health: str) -> None:
@@ -76,7 +89,9 @@ def test_what_the_driver_thinks_of_it(extra: str, health: str) -> None:
 
 
 def test_the_limits_of_heat_are_given_outright_or_as_a_margin() -> None:
-    outright = "<gpu_temp_max_threshold>92 C</gpu_temp_max_threshold><gpu_temp_slow_threshold>89 C</gpu_temp_slow_threshold>"
+    outright = (
+        "<gpu_temp_max_threshold>92 C</gpu_temp_max_threshold><gpu_temp_slow_threshold>89 C</gpu_temp_slow_threshold>"
+    )
     margin = (
         "<gpu_temp_tlimit>30 C</gpu_temp_tlimit><gpu_temp_max_tlimit_threshold>-5 C</gpu_temp_max_tlimit_threshold>"
         "<gpu_temp_slow_tlimit_threshold>-2 C</gpu_temp_slow_tlimit_threshold>"
@@ -104,7 +119,9 @@ def test_a_gpu_in_mig_mode_is_its_partitions() -> None:
 
 
 def test_mig_mode_without_partitions_offers_nothing() -> None:
-    assert found_devices(parse_smi(document(gpu(0, mig="Enabled", extra="<mig_devices>None</mig_devices>"))), {}, {}) == []
+    assert (
+        found_devices(parse_smi(document(gpu(0, mig="Enabled", extra="<mig_devices>None</mig_devices>"))), {}, {}) == []
+    )
 
 
 @pytest.mark.parametrize(

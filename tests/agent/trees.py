@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,9 +48,18 @@ def node(number: int, cpulist: str, memory_kb: int) -> dict[str, str | bytes]:
     }
 
 
+# What discovery reads, of the thousands of files in a recorded machine.
+_READ = re.compile(
+    r"/(sys/devices/system/(cpu/online|node/node\d+/(cpulist|cpumap|meminfo))"
+    r"|proc/(meminfo|stat|cpuinfo|self/cgroup|driver/.*/numa_status))$"
+)
+
+
 def unpacked(archive: Path, to: Path) -> Path:
-    """The root folder inside a recorded machine's archive."""
+    """The root folder inside a recorded machine's archive, with the files that discovery reads."""
     with tarfile.open(archive) as tar:
-        tar.extractall(to, filter="data")
+        for member in tar:
+            if member.isfile() and _READ.search(member.name):
+                tar.extract(member, to, filter="data")
     (root,) = to.iterdir()
     return root

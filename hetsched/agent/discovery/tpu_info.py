@@ -62,8 +62,9 @@ def open_tpu_info(clock: Callable[[], float] = time.monotonic) -> Callable[[], s
 
     def call() -> str | None:
         nonlocal last
-        if clock() - last[0] >= _EVERY_S:
-            last = (clock(), _run(path))
+        now_s = clock()
+        if now_s - last[0] >= _EVERY_S:
+            last = (now_s, _run(path))
         return last[1]
 
     return call
