@@ -23,7 +23,7 @@ DEEPEST = 4
 """Lists within lists; scenario files use one."""
 
 LONGEST_ID = 128
-_LIGHT = frozenset({"id", "name", "priority", "estimate", "duration"})
+_LIGHT = frozenset({"id", "name", "priority", "deadline", "estimate", "duration"})
 """Fields of an array's entry that touch no rule between fields: such an entry is read alone, not merged and read again."""
 
 
@@ -160,4 +160,6 @@ def _read_array_entry(
     said = reader.fields(faults, "", entry, FIELD_READERS)
     if faults:
         return Rejection(index, faults.problem(), legal_id(entry))
+    if "deadline" in said:
+        said["deadline_ns"], said["deadline_absolute"] = said.pop("deadline")
     return msgspec.structs.replace(common, **said)

@@ -18,7 +18,8 @@ from hetsched.scheduler import Scheduler
 from hetsched.sim.engine import Engine
 from hetsched.sim.log import EventLog
 from hetsched.sim.placements import PlacementsFile
-from hetsched.sim.read_scenario import ScenarioRefused, load_scenario, read_scenario
+from hetsched.sim.plain import ScenarioRefused
+from hetsched.sim.read_scenario import load_scenario, read_scenario
 from hetsched.sim.read_trace import read_trace
 from hetsched.sim.scenario import Scenario
 from hetsched.sim.summary import Summary
