@@ -22,9 +22,10 @@ def document() -> dict[str, Any]:
     """The whole description."""
     from hetsched.api.routes import ROUTES  # routes → operations → here: the one circle, cut where it is cold
 
-    shapes = [shape for route in ROUTES for shape in (route.reads, *route.answers.values()) if _is_shape(shape)]
-    refs, components = msgspec.json.schema_components([*shapes, schemas.ProblemBody], ref_template=REF)
-    known = {id(shape): ref for shape, ref in zip(shapes, refs, strict=False)}
+    said = [said for route in ROUTES for said in (route.reads, *route.answers.values())]
+    shapes = [*dict.fromkeys(shape for one in said for shape in _shapes(one)), schemas.ProblemBody]
+    refs, components = msgspec.json.schema_components(shapes, ref_template=REF)
+    known = dict(zip(shapes, refs, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         paths.setdefault(public_path(route.path), {})[route.method.lower()] = _operation(route, known)
@@ -44,11 +45,20 @@ def public_path(path: str) -> str:
     return re.sub(r"\{(\w+):[^}]+\}", r"{\1}", path)
 
 
-def _is_shape(shape: Any) -> bool:
-    return shape is not None and not isinstance(shape, str)
+def _shapes(said: Any) -> tuple[Any, ...]:
+    """The Structs that a route reads or answers: none, one, or one of several."""
+    if said is None or isinstance(said, str):
+        return ()
+    return said if isinstance(said, tuple) else (said,)
 
 
-def _operation(route: Route, known: dict[int, Any]) -> dict[str, Any]:
+def _schema(said: Any, known: dict[Any, Any]) -> dict[str, Any]:
+    found = [known[shape] for shape in _shapes(said)]
+    schema: dict[str, Any] = found[0] if len(found) == 1 else {"oneOf": found}
+    return schema
+
+
+def _operation(route: Route, known: dict[Any, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
@@ -63,7 +73,7 @@ def _operation(route: Route, known: dict[int, Any]) -> dict[str, Any]:
     if route.scope is not None:
         operation["security"] = [{"token": [route.scope]}]
     if route.reads is not None:
-        content = {media: {"schema": known[id(route.reads)]} for media in route.media}
+        content = {media: {"schema": _schema(route.reads, known)} for media in route.media}
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 
@@ -75,11 +85,11 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _answer(status: int, shape: Any, known: dict[int, Any]) -> dict[str, Any]:
+def _answer(status: int, shape: Any, known: dict[Any, Any]) -> dict[str, Any]:
     said = {200: "done", 202: "in the journal", 101: "a WebSocket", 501: "not in this release"}[status]
     if isinstance(shape, str):
         return {"description": said, "content": {shape: {"schema": {"type": "string"}}}}
     if shape is None:
         return {"description": said} if status == 101 else {"description": said, "content": {"application/json": {}}}
     media = "application/problem+json" if status >= 400 else "application/json"
-    return {"description": said, "content": {media: {"schema": known[id(shape)]}}}
+    return {"description": said, "content": {media: {"schema": _schema(shape, known)}}}

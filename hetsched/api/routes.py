@@ -17,7 +17,8 @@ from hetsched.api.call import Call
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """`scope` None: open to everybody. `media`: what the body may be. `answers`: status → Struct, text, or None for free JSON."""
+    """`scope` None: open to everybody. `media`: what the body may be. `answers`: status → Struct, text, or None for free JSON.
+    A tuple of Structs is one of them."""
 
     method: str
     path: str
@@ -27,7 +28,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     parameters: tuple[str, ...] = ()
     reads: Any = None
     media: tuple[str, ...] = ("application/json",)
-    answers: dict[int, Any] = {200: None}
+    answers: dict[int, Any] = msgspec.field(default_factory=lambda: {200: None})
 
     @property
     def name(self) -> str:
@@ -61,7 +62,7 @@ def _open(path: str, handler: Any, summary: str, answers: Any = None) -> Route:
     return Route(method="GET", path=path, handler=handler, scope=None, summary=summary, answers={200: answers})
 
 
-_SUBMISSION = schemas.TaskBody | schemas.ArrayBody | list[schemas.TaskBody]
+_SUBMISSION = (schemas.TaskBody, schemas.ArrayBody, list[schemas.TaskBody])
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -72,7 +73,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Submit a task, a list, or an array job",
         reads=_SUBMISSION,
         media=submit.MEDIA,
-        answers={202: schemas.Accepted | schemas.ManyAccepted},
+        answers={202: (schemas.Accepted, schemas.ManyAccepted)},
     ),
     Route(
         method="POST",

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from hetsched import wire
 from hetsched.daemon.link import AgentLink
 from hetsched.daemon.links import Links
-from hetsched.errors import Gone, NotFound, Unavailable
+from hetsched.errors import Gone, HetschedError, NotFound, TooBusy, Unavailable
 
 WINDOW_BYTES = 256 * 1024
 ANSWER_S = 10.0
@@ -76,8 +76,18 @@ async def _answer(answers: asyncio.Queue[wire.LogData | None], node: str, patien
         raise Unavailable(f"the agent of {node} does not answer") from None
     if data is None:
         raise Unavailable(f"the agent of {node} has gone")
-    if data.error == "gone":
-        raise Gone("the log is no longer kept")
     if data.error:
-        raise NotFound(f"{node} has no such log ({data.error})")
+        raise _refusal(data.error, node)
     return data
+
+
+def _refusal(code: str, node: str) -> HetschedError:
+    match code:
+        case "gone":
+            return Gone("the log is no longer kept")
+        case "busy":
+            return TooBusy(f"the agent of {node} has too many readers", retry_after=2)
+        case "unreadable":
+            return Unavailable(f"the agent of {node} cannot read this log; its own log tells why", retry_after=30)
+        case _:
+            return NotFound(f"{node} has no such log ({code})")

@@ -11,7 +11,7 @@ from hetsched import wire
 from hetsched.daemon.links import Links, Terms
 from hetsched.daemon.logs import Logs
 from hetsched.daemon.silence import MARGIN_S, Silences
-from hetsched.errors import Gone, NotFound, Unavailable
+from hetsched.errors import Gone, NotFound, TooBusy, Unavailable
 from hetsched.model import NodeSpec
 from hetsched.scheduler.messages import (
     AttemptEnded,
@@ -194,7 +194,7 @@ async def test_after_a_restart_known_nodes_are_silent_and_their_time_counts_from
     assert [item.node for item in world.told(NodeSilent)] == ["n1", "n2"]
     await world.connect("n1")
     await until(lambda: world.told(NodeLost))
-    assert [item.node for item in world.told(NodeLost)][0] == "n2"
+    assert world.told(NodeLost)[0].node == "n2"
 
 
 def test_patience_covers_lease_grace_and_clocks_that_differ() -> None:
@@ -299,7 +299,9 @@ async def test_a_log_is_read_window_by_window() -> None:
     await answering
 
 
-@pytest.mark.parametrize(("error", "kind"), [("gone", Gone), ("unknown", NotFound)])
+@pytest.mark.parametrize(
+    ("error", "kind"), [("gone", Gone), ("unknown", NotFound), ("busy", TooBusy), ("unreadable", Unavailable)]
+)
 async def test_a_log_that_is_not_there_says_so(error: str, kind: type[Exception]) -> None:
     world = World(lease_s=5)
     socket = await world.connect()

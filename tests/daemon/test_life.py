@@ -1,0 +1,205 @@
+"""The daemon's own life: what was acknowledged is found again, SIGTERM touches no task, two never share a directory."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.agent import TestAgent
+from tests.daemon.process import DaemonProcess
+
+TASK = {"resources": {"cpu": 1}}
+NODE = {"name": "n1", "cpu": 8, "memory": "16Gi"}
+
+
+def test_what_was_answered_202_is_found_after_kill_9(data_dir: Path) -> None:
+    with DaemonProcess(data_dir, store="embedded:") as daemon:
+        answers = [daemon.submit({"id": f"k-{i}", "labels": {"i": str(i)}, **TASK}) for i in range(20)]
+        assert all(answer.status == 202 and answer.json["durability"] == "fsync" for answer in answers)
+        assert daemon.submit({"template": {"id": "arr", **TASK}, "count": 500}).status == 202
+        epoch = daemon.get("/v1/cluster").json["epoch"]
+        for _ in range(2):
+            daemon.kill()
+            daemon.start()
+        for i in range(20):
+            assert daemon.task(f"k-{i}")["labels"] == {"i": str(i)}
+        assert daemon.task("arr-499")["state"] == "queued"
+        assert daemon.get("/v1/cluster").json["epoch"] == epoch + 2
+        assert daemon.submit({"id": "k-0", "labels": {"i": "0"}, **TASK}).status == 202, "the same again"
+        assert daemon.submit({"id": "k-0", **TASK}).status == 409
+
+
+async def test_sigterm_stops_no_task_and_a_restart_goes_on_with_it(data_dir: Path) -> None:
+    with DaemonProcess(data_dir, store="embedded:") as daemon:
+        async with TestAgent(daemon, NODE) as agent:
+            daemon.submit({"id": "long", "command": ["sleep", "1000"], **TASK}, Prefer="wait=5")
+            await agent.until(lambda: "long" in agent.running)
+            assert await asyncio.to_thread(daemon.stop) == 0
+            assert not [order for order in agent.got if type(order).__name__ == "Stop"]
+        await asyncio.to_thread(daemon.start)
+        assert daemon.task("long")["state"] == "running"
+        assert daemon.get("/v1/nodes/n1").json["state"] == "silent", "its agent has not come back yet"
+        async with agent:
+            assert daemon.get("/v1/nodes/n1").json["state"] == "ready"
+            await agent.end("long")
+            await agent.until(lambda: not agent.ended)
+            done = daemon.task("long")
+            assert done["state"] == "succeeded" and len(done["attempts"]) == 1
+
+
+def test_a_clean_stop_leaves_a_snapshot_and_the_next_start_replays_nothing(data_dir: Path) -> None:
+    with DaemonProcess(data_dir, store="embedded:") as daemon:
+        daemon.submit({"template": {"id": "s", **TASK}, "count": 1000})
+        assert daemon.stop() == 0
+        assert "snapshot of" in daemon.stderr()
+        daemon.start()
+        assert daemon.task("s-999")["state"] == "queued"
+
+
+def test_sequence_numbers_of_events_go_on_after_a_restart(data_dir: Path) -> None:
+    with DaemonProcess(data_dir, store="embedded:") as daemon:
+        daemon.submit([TASK] * 3)
+        daemon.kill()
+        daemon.start()
+        assert daemon.get("/v1/events?since=2").problem()["status"] == 410
+        daemon.submit({"id": "next", **TASK})
+        answer = daemon.get("/v1/events?since=3&follow=false")
+        assert b"id: 4\n" in answer.body and b'"task":"next"' in answer.body
+
+
+def test_a_full_inbox_answers_429_with_retry_after_and_loses_nothing(data_dir: Path) -> None:
+    sets = {"limits__inbox_tasks": 200, "limits__array_tasks": 200, "limits__bulk_tasks": 200}
+    with DaemonProcess(data_dir, store="embedded:", **sets) as daemon:
+        statuses: list[int] = []
+        accepted: list[str] = []
+
+        def flood(worker: int) -> None:
+            connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=20)
+            for number in range(30):
+                name = f"w{worker}-{number}"
+                body = json.dumps({"template": {"id": name, **TASK}, "count": 150}).encode()
+                connection.request("POST", "/v1/schedule", body, daemon.headers(Content_Type="application/json"))
+                answer = connection.getresponse()
+                answer.read()
+                statuses.append(answer.status)
+                if answer.status == 202:
+                    accepted.append(f"{name}-149")
+                else:
+                    assert int(answer.headers["Retry-After"]) >= 1
+
+        workers = [threading.Thread(target=flood, args=(i,)) for i in range(8)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert set(statuses) == {202, 429}
+        for task in accepted[:: max(1, len(accepted) // 20)]:
+            assert daemon.task(task)["state"] == "queued"
+
+
+# ---------------------------------------------------------------------- refusing to start
+
+
+def refused(daemon: DaemonProcess, *words: str) -> tuple[int, str]:
+    done = subprocess.run([*daemon.command(), *words], capture_output=True, text=True, timeout=20)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_two_daemons_never_share_a_directory(data_dir: Path) -> None:
+    with DaemonProcess(data_dir) as daemon:
+        code, said = refused(daemon)
+        assert code == 78 and "in use by another daemon" in said and str(daemon.pid) in said
+        assert daemon.get("/healthz").status == 200
+
+
+def test_a_port_in_use_is_said_before_anything_is_touched(data_dir: Path, tmp_path: Path) -> None:
+    with DaemonProcess(data_dir) as daemon:
+        other = DaemonProcess(tmp_path / "other")
+        code, said = refused(other, "--listen", f"127.0.0.1:{daemon.port}")
+        assert code == 78 and "cannot listen" in said
+        assert not (tmp_path / "other" / "url").exists()
+
+
+def test_beyond_loopback_it_does_not_start_without_tls_and_names_the_commands(data_dir: Path) -> None:
+    code, said = refused(DaemonProcess(data_dir), "--listen", "0.0.0.0:0")
+    assert code == 78 and "--insecure" in said and "openssl req" in said and "ssh -L" in said
+
+
+def test_insecure_is_said_loudly_and_in_a_metric(data_dir: Path) -> None:
+    class Insecure(DaemonProcess):
+        def command(self) -> list[str]:
+            return [*super().command(), "--listen", "0.0.0.0:0", "--insecure"]
+
+        def _first_line(self, timeout_s: float) -> str:
+            return super()._first_line(timeout_s).replace("0.0.0.0", "127.0.0.1")
+
+    with Insecure(data_dir) as daemon:
+        assert "INSECURE" in daemon.stderr()
+        assert b"hetsched_insecure 1.0" in daemon.get("/metrics").body
+        assert daemon.get("/v1/tasks", headers={"Host": "any.name.example"}).status == 200
+
+
+def test_the_address_is_left_in_the_data_directory(data_dir: Path) -> None:
+    with DaemonProcess(data_dir) as daemon:
+        assert (data_dir / "url").read_text() == f"http://127.0.0.1:{daemon.port}\n"
+
+
+def test_a_second_signal_stops_at_once(data_dir: Path) -> None:
+    with DaemonProcess(data_dir) as daemon:
+        assert daemon.process is not None
+        held = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=20)
+        held.request("GET", "/healthz", headers=daemon.headers())
+        daemon.process.send_signal(signal.SIGTERM)
+        time.sleep(0.05)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(5) in (0, 128 + signal.SIGTERM)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A self-signed one, in two files."""
+    cryptography = pytest.importorskip("cryptography", reason="making a certificate needs cryptography")
+    del cryptography
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    built = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    built = built.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    (tmp_path / "crt").write_bytes(built.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    (tmp_path / "key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return tmp_path
+
+
+def test_with_a_certificate_it_serves_tls(data_dir: Path, certificate: Path) -> None:
+    import ssl
+    import urllib.request
+
+    class Tls(DaemonProcess):
+        def _first_line(self, timeout_s: float) -> str:
+            return super()._first_line(timeout_s).replace("https:", "http:")
+
+    sets = {"server__tls_cert": str(certificate / "crt"), "server__tls_key": str(certificate / "key")}
+    with Tls(data_dir, **sets):
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        url = (data_dir / "url").read_text().strip()
+        assert url.startswith("https://")
+        with urllib.request.urlopen(url + "/healthz", context=context, timeout=5) as answer:
+            assert answer.status == 200
