@@ -176,3 +176,11 @@ def test_the_registry_opens_the_vendors_that_are_here(tmp_path: Path) -> None:
     assert open_vendors(root=nothing) == []
     assert [vendor.name for vendor in open_vendors(root=both)] == ["nvidia", "tpu"]
     assert [vendor.name for vendor in open_vendors(parse_fake("gpu:T4:1"), tmp_path, both)] == ["fake"]
+
+
+def test_pretended_devices_do_not_outlive_their_profile(tmp_path: Path) -> None:
+    file = tmp_path / "devices.json"
+    for profile, expected in (("gpu:A100:3", 3), ("gpu:H100:1", 1)):
+        inventory = Inventory(open_vendors(parse_fake(profile), tmp_path), "boot-1", file)
+        inventory.scan()
+        assert len(inventory.devices) == expected

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pynvml
 import pytest
 
-from hetsched.agent.discovery.nvidia import Nvidia, SmiSource, Source, nvidia_present, run_smi
+from hetsched.agent.discovery.nvidia import Nvidia, SmiSource, Source, nvidia_present, open_nvidia, run_smi
 from hetsched.agent.discovery.nvidia_smi import SmiError
 from hetsched.agent.discovery.nvml import NvmlSource
 from hetsched.agent.discovery.vendor import Device, VendorError
@@ -263,6 +265,25 @@ def test_a_command_that_fails_hangs_or_is_absent_is_an_error_of_the_vendor(tmp_p
         run_smi([str(tmp_path / "absent")])
     script.write_text(f"#!/bin/sh\necho '{document(gpu())}'; exit 14\n")
     assert "<gpu" in run_smi([str(script)]), "a warning's exit code with a whole document"
+
+
+def test_the_real_library_has_every_name_that_is_used(root: Path) -> None:
+    text = (root / "hetsched/agent/discovery/nvml.py").read_text()
+    names = set(re.findall(r"\bnvml\.((?:nvml|NVML|c_nvml)\w+)", text))
+    assert len(names) > 25
+    assert [name for name in sorted(names) if not hasattr(pynvml, name)] == []
+
+
+def test_without_a_driver_the_vendor_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        NvmlSource(pynvml).close()
+    except VendorError as error:
+        assert "nvmlInit" in str(error)
+    else:
+        pytest.skip("this machine has an NVIDIA driver")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(VendorError, match="no nvidia-smi on PATH"):
+        Nvidia(open_nvidia, environment={}).discover()
 
 
 def test_presence_is_seen_on_the_bus_or_by_the_drivers_file(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def test_a_vanished_device_is_pushed_as_failed(moody: Moody) -> None:
 
 
 def test_a_hung_driver_makes_its_devices_unreadable_and_then_failed_and_holds_up_nobody(moody: Moody) -> None:
+    moody.period_s = 0.05
     watch = watching(moody, Maker(card("t", 4, "tpu")), answer_within_s=0.05)
     watch.observe(S)
     moody.free.clear()
@@ -111,6 +112,7 @@ def test_whatever_a_driver_throws_is_unreadable_and_not_the_end(moody: Moody, er
 
 
 def test_a_scan_waits_no_longer_than_it_may(moody: Moody) -> None:
+    moody.period_s = 0.05
     watch = watching(moody, answer_within_s=0.05, discover_within_s=0.05)
     moody.free.clear()
     watch.observe(S)

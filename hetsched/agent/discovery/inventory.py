@@ -108,9 +108,11 @@ def assign_ids(known: Sequence[Device], found: dict[str, list[FoundDevice]]) -> 
     kept: list[Device] = []
     for device in known:
         now = fresh.pop((device.vendor, device.found.key), None)
-        if now is not None and now.kind == device.found.kind:
+        if device.vendor not in found:
+            kept.append(device)
+        elif now is not None:
             kept.append(Device(device.id, device.vendor, _known_better(now, device.found)))
-        elif now is None and (device.vendor, device.found.pci) not in slots:
+        elif _is_silicon(device.found) and (device.vendor, device.found.pci) not in slots:
             kept.append(device)
     taken = {device.id for device in kept}
     for (vendor, _), now in fresh.items():
@@ -158,6 +160,11 @@ def _spec(device: Device) -> DeviceSpec:
         paths=(found.path,) if found.path else (),
         vendor=device.vendor,
     )
+
+
+def _is_silicon(found: FoundDevice) -> bool:
+    """A pretended device has nothing to vanish from: it is gone when the profile is another."""
+    return any((found.uuid, found.pci, found.path))
 
 
 def _known_better(now: FoundDevice, before: FoundDevice) -> FoundDevice:

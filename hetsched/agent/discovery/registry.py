@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from hetsched.agent.discovery.amd import Amd, amd_present
 from hetsched.agent.discovery.nvidia import Nvidia, nvidia_present, open_nvidia
 from hetsched.agent.discovery.tpu import Tpu, tpu_present
 from hetsched.agent.discovery.tpu_info import open_tpu_info
@@ -14,6 +15,7 @@ from hetsched.agent.fake import STEERING_FILE, FakeProfile, FakeVendor
 # Name → (is it on this machine?, how to open it). Looking must be cheap and must load no driver.
 VENDORS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Vendor]]] = {
     "nvidia": (nvidia_present, lambda root: Nvidia(open_nvidia, root)),
+    "amd": (amd_present, Amd),
     "tpu": (tpu_present, lambda root: Tpu(root, open_tpu_info())),
 }
 

@@ -3,7 +3,7 @@
 A vendor finds its devices once (`discover`) and is then asked again and again how they are (`read`). It reports what it sees at
 this moment and nothing else: remembering, thresholds and hysteresis are `hetsched.agent.health`'s, the same for every vendor.
 
-Adding a vendor (AMD, Intel, Huawei, Tenstorrent …):
+Adding a vendor (Intel, Huawei, Tenstorrent …):
  1. a module here with a class that has the members of `Vendor`; take paths and command runners as constructor arguments, so that
     tests can drive it with a recording; never raise for one field that a device does not tell: that field is None;
  2. one line in `registry.py`, which decides whether the vendor is present on this machine;
