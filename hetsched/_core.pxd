@@ -80,6 +80,7 @@ cdef struct AllocationRecord:
     uint8_t lane               # LANE_*
     uint8_t is_claim
     uint8_t is_live            # 0: free record
+    uint16_t lifted_by         # while victims are searched: 1 + the unit that has it lifted, else 0. Owner: victims
 
 
 cdef struct DeviceRecord:
@@ -200,6 +201,26 @@ cdef struct TrialRecord:
     uint32_t pieces[MAX_PIECES]
 
 
+cdef struct UnitRecord:
+    # What can only be stopped together: one task, or a gang that would fall below its least. Owner: victims.
+    int64_t lost               # work lost, device-milliseconds
+    uint64_t sequence          # of its first task: the last part of the order
+    uint32_t task
+    uint32_t gang              # NONE: the task alone; else all its members that run
+    uint8_t qos                # the most urgent of its tasks
+    uint8_t is_in              # in the set
+
+
+cdef struct Plan:
+    # The cheapest proof so far. Owner: victims.
+    uint32_t node              # NONE: none yet
+    uint8_t victim_qos         # most urgent victim
+    int64_t lost
+    uint32_t count             # devices of the preemptor
+    uint32_t pieces[MAX_PIECES]
+    Slots victims              # tasks
+
+
 cdef struct Tables:
     int64_t now_ns
     uint8_t turn_open          # begin() was called and F_TURN is not written yet
@@ -282,6 +303,11 @@ cdef struct Tables:
     Slots dirty                # nodes whose leaves are to be computed again
     uint8_t all_dirty          # the mix, the policy or the width changed: compute everything again
 
+    UnitRecord* units          # of the node being looked at
+    uint32_t units_size
+    uint32_t units_capacity
+    Plan plan
+    Slots lifted               # scratch of victims
     TrialRecord* trial
     uint32_t trial_size
     uint32_t trial_capacity

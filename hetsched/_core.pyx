@@ -14,7 +14,7 @@ from collections import namedtuple
 import zlib
 
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, qsort, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 cdef extern from *:
@@ -69,6 +69,7 @@ include "_core/lanes.pxi"
 include "_core/fit.pxi"
 include "_core/rank.pxi"
 include "_core/gang.pxi"
+include "_core/victims.pxi"
 include "_core/decide.pxi"
 include "_core/apply.pxi"
 include "_core/facts.pxi"
@@ -77,9 +78,11 @@ include "_core/tabled.pxi"
 include "_core/cluster.pxi"
 include "_core/tasks.pxi"
 include "_core/questions.pxi"
+include "_core/check.pxi"
+include "_core/whole.pxi"
 
 
-cdef class Core(Questions):
+cdef class Core(Whole):
     """See `_core.pyi`."""
 
     def __init__(self, *, int policy=POLICY_FRAGMENT_, int64_t blast_radius=8, bint checked=False):

@@ -1,0 +1,319 @@
+# What must hold of the tables after every door, in sentences. Recomputes everything derived; slow on purpose, never part of a decision.
+
+cdef struct Sums:
+    # What allocations add up to on one device.
+    int64_t share_all
+    int64_t share_live
+    int64_t memory_all
+    int64_t memory_live
+
+
+cdef int hold_that(bint holds, str sentence, object where) except -1:
+    if not holds:
+        raise AssertionError(f"{sentence} ({where})")
+    return 0
+
+
+cdef int check_all(Tables* t) except -1:
+    check_tasks(t)
+    check_allocations(t)
+    check_nodes(t)
+    check_queues(t)
+    check_lanes(t)
+    check_gangs(t)
+    check_trees(t)
+    return 0
+
+
+cdef int check_tasks(Tables* t) except -1:
+    cdef uint64_t counts[16]
+    cdef uint64_t waiting[LEVELS]
+    cdef uint32_t slot, taken = 0, chained = 0
+    cdef TaskRecord* task
+    memset(counts, 0, sizeof(counts))
+    memset(waiting, 0, sizeof(waiting))
+    for slot in range(t.tasks_used):
+        task = &t.tasks[slot]
+        if task.state == FREE_:
+            continue
+        taken += 1
+        counts[task.state] += 1
+        hold_that(task.state <= SKIPPED_, "a task is in a known state", slot)
+        hold_that(task.sequence < t.next_sequence, "a task's sequence was given out", slot)
+        hold_that(index_find(t, key_bytes(t, task.key), key_length(t, task.key),
+                             hash_bytes(key_bytes(t, task.key), key_length(t, task.key))) == slot, "a task is found by its key", slot)
+        hold_that((task.state == HELD_) == (task.flags & HELD_FLAGS != 0), "a task is held if and only if a hold flag is set", slot)
+        hold_that(not task.flags & CLAIMING_ or task.state == QUEUED_, "only a queued task claims", slot)
+        if is_waiting(task):
+            waiting[qos_of(task)] += 1
+        if is_live(task) or task.flags & CLAIMING_:
+            hold_that(task.place < t.allocations_used and t.allocations[task.place].is_live and t.allocations[task.place].task == slot,
+                      "a live or claiming task has its allocation", slot)
+            hold_that(t.allocations[task.place].is_claim == (task.flags & CLAIMING_ != 0), "a claim belongs to a claiming task", slot)
+        elif not is_waiting(task):
+            hold_that(task.place == NONE_, "who neither waits nor lives stands nowhere", slot)
+    hold_that(taken == t.tasks_count, "tasks are counted", taken)
+    for slot in range(12):
+        hold_that(counts[slot] == t.counts[slot], "tasks are counted by state", STATE_NAMES[slot])
+    for slot in range(LEVELS):
+        hold_that(waiting[slot] == t.waiting[slot], "waiting tasks are counted by level", slot)
+    slot = t.tasks_free
+    while slot != NONE_:
+        chained += 1
+        hold_that(t.tasks[slot].state == FREE_, "the free list holds free records", slot)
+        slot = t.tasks[slot].place
+    hold_that(chained + taken == t.tasks_used, "every record is taken or free", chained)
+    hold_that(t.index_size >= 2 * t.tasks_count, "the index is at most half full", t.index_size)
+    return 0
+
+
+cdef int check_allocations(Tables* t) except -1:
+    cdef uint32_t slot, victim, count, taken = 0
+    cdef AllocationRecord* record
+    for slot in range(t.allocations_used):
+        record = &t.allocations[slot]
+        if not record.is_live:
+            continue
+        taken += 1
+        hold_that(record.lifted_by == 0, "nobody stays lifted", slot)
+        hold_that(t.tasks[record.task].place == slot, "an allocation and its task know each other", slot)
+        if not record.is_claim:
+            hold_that(record.first_victim == NONE_ and record.victims == 0, "only a claim has victims", slot)
+            hold_that(record.claim == NONE_ or (t.allocations[record.claim].is_claim and t.tasks[record.task].state == STOPPING_),
+                      "a victim is stopping and its claim exists", slot)
+            continue
+        count = 0
+        victim = record.first_victim
+        while victim != NONE_:
+            count += 1
+            hold_that(t.allocations[victim].claim == slot, "a claim's victims know it", slot)
+            hold_that(qos_of(&t.tasks[t.allocations[victim].task]) > qos_of(&t.tasks[record.task]), "a victim is strictly less urgent", slot)
+            victim = t.allocations[victim].next_victim
+        hold_that(count == record.victims and count > 0, "a claim counts its victims and waits for one at least", slot)
+    hold_that(taken == t.allocations_count, "allocations are counted", taken)
+    return 0
+
+
+cdef int sum_device(Tables* t, uint32_t node, uint32_t device, Sums* sums) except -1:
+    cdef uint32_t slot = t.nodes[node].allocation_first
+    cdef uint32_t* pieces
+    cdef int at
+    cdef int64_t memory
+    memset(sums, 0, sizeof(Sums))
+    while slot != NONE_:
+        pieces = pieces_of(t, &t.allocations[slot])
+        for at in range(t.allocations[slot].count):
+            if (pieces[at] & 0xFF) == device:
+                memory = piece_memory(&t.devices[t.nodes[node].device_first + device], &t.shapes[t.tasks[t.allocations[slot].task].shape],
+                                      pieces[at])
+                sums.share_all += pieces[at] >> 8
+                sums.memory_all += memory
+                if not t.allocations[slot].is_claim:
+                    sums.share_live += pieces[at] >> 8
+                    sums.memory_live += memory
+        slot = t.allocations[slot].next_on_node
+    return 0
+
+
+cdef int check_nodes(Tables* t) except -1:
+    cdef uint32_t node, device, slot
+    cdef int64_t cpu, memory, cpu_live, memory_live
+    cdef uint32_t live, claims
+    cdef uint32_t evictable[LEVELS]
+    cdef int64_t capacity[RESOURCES]
+    cdef Sums sums
+    cdef NodeRecord* record
+    cdef DeviceRecord* part
+    cdef ShapeRecord* shape
+    memset(capacity, 0, sizeof(capacity))
+    for node in range(t.nodes_used):
+        record = &t.nodes[node]
+        if not record.is_present:
+            continue
+        cpu = memory = cpu_live = memory_live = 0
+        live = claims = 0
+        memset(evictable, 0, sizeof(evictable))
+        slot = record.allocation_first
+        while slot != NONE_:
+            hold_that(t.allocations[slot].is_live and t.allocations[slot].node == node, "a node's list holds its allocations", node)
+            shape = &t.shapes[t.tasks[t.allocations[slot].task].shape]
+            cpu += shape.cpu_milli
+            memory += shape.memory_bytes
+            if t.allocations[slot].is_claim:
+                claims += 1
+            else:
+                live += 1
+                cpu_live += shape.cpu_milli
+                memory_live += shape.memory_bytes
+                evictable[qos_of(&t.tasks[t.allocations[slot].task])] += is_evictable(&t.tasks[t.allocations[slot].task])
+            slot = t.allocations[slot].next_on_node
+        hold_that(record.cpu_free == record.cpu_milli - cpu and record.memory_free == record.memory_bytes - memory,
+                  "a node's free amounts are its amounts less all allocations and claims", node)
+        hold_that(cpu_live <= record.cpu_milli and memory_live <= record.memory_bytes, "live attempts fit on their node", node)
+        hold_that(live == record.allocations and claims == record.claims, "a node counts its allocations and claims", node)
+        hold_that(memcmp(evictable, record.evictable, sizeof(evictable)) == 0, "a node counts who could be stopped", node)
+        for device in range(record.device_count):
+            part = &t.devices[record.device_first + device]
+            sum_device(t, node, device, &sums)
+            hold_that(part.share_free == 1000 - sums.share_all and part.share_live == sums.share_live,
+                      "a device's shares add up to its allocations", (node, device))
+            hold_that(part.memory_free == max(part.memory_bytes, <int64_t> 0) - sums.memory_all and part.memory_live == sums.memory_live,
+                      "a device's memory adds up to its allocations", (node, device))
+            hold_that(part.share_live <= 1000 and (part.memory_bytes < 0 or part.memory_live <= part.memory_bytes),
+                      "live shares never exceed a device", (node, device))
+            if record.is_open and part.usable:
+                capacity[2 + part.kind] += 1000
+        if record.is_open:
+            capacity[0] += record.cpu_milli
+            capacity[1] += record.memory_bytes
+    hold_that(memcmp(capacity, t.capacity, sizeof(capacity)) == 0, "the capacity is that of open nodes and usable devices", "cluster")
+    return 0
+
+
+cdef int check_queues(Tables* t) except -1:
+    cdef uint32_t slot, queue
+    cdef int resource
+    cdef AllocationRecord* record
+    cdef int64_t live[RESOURCES]
+    memset(live, 0, sizeof(live))
+    sums = {}
+    for slot in range(t.allocations_used):
+        record = &t.allocations[slot]
+        if not record.is_live:
+            continue
+        amounts = shape_amounts(&t.shapes[t.tasks[record.task].shape])
+        queue = t.tasks[record.task].queue
+        while queue != NONE_:
+            for resource, value in amounts.items():
+                sums[queue, resource] = sums.get((queue, resource), 0) + value
+            queue = t.queues[queue].parent
+        if not record.is_claim:
+            for resource, value in amounts.items():
+                live[resource] += value
+    for queue in range(t.queues_used):
+        for resource in range(RESOURCES):
+            hold_that(t.queues[queue].used[resource] == sums.get((queue, resource), 0),
+                      "a queue's use is that of its tasks and of its children", (queue, resource))
+    hold_that(memcmp(live, t.live, sizeof(live)) == 0, "the live totals add up to the allocations", "cluster")
+    return 0
+
+
+cdef dict shape_amounts(ShapeRecord* shape):
+    cdef int ask
+    amounts = {0: shape.cpu_milli, 1: shape.memory_bytes}
+    for ask in range(shape.ask_count):
+        amounts[2 + shape.asks[ask].kind] = ask_milli(&shape.asks[ask])
+    return amounts
+
+
+# ---------------------------------------------------------------- derived structures
+
+cdef int check_lane(Tables* t, uint32_t slot) except -1:
+    cdef LaneRecord* lane = &t.lanes[slot]
+    cdef uint32_t at, task, live = 0, last = NONE_
+    for at in range(lane.run.size):
+        task = lane.run.at[at]
+        if task == NONE_:
+            continue
+        hold_that(at >= lane.run_head, "nobody stands before the head", slot)
+        live += 1
+        hold_that(t.tasks[task].place == (AT_RUN | at) and is_waiting(&t.tasks[task]), "who stands in a run waits and knows where", slot)
+        hold_that(last == NONE_ or goes_before(t, last, task), "a run is in order", slot)
+        last = task
+    hold_that(live == lane.run_live, "a run counts who stands in it", slot)
+    for at in range(lane.heap.size):
+        task = lane.heap.at[at]
+        hold_that(t.tasks[task].place == (AT_HEAP | at) and is_waiting(&t.tasks[task]), "who stands in a heap waits and knows where", slot)
+        hold_that(at == 0 or goes_before(t, lane.heap.at[(at - 1) >> 2], task), "a heap's parents go before their children", slot)
+    hold_that((lane.heap_at != NONE_) + (lane.parked_at != NONE_) == (lane_head(t, lane) != NONE_),
+              "a lane with tasks is tried or parked, one without is neither", slot)
+    if lane.heap_at != NONE_:
+        hold_that(t.queues[lane.queue].bucket[lane.qos].at[lane.heap_at] == slot, "a lane knows where it is tried", slot)
+        if lane.heap_at > 0:
+            hold_that(not lane_before(t, slot, t.queues[lane.queue].bucket[lane.qos].at[(lane.heap_at - 1) >> 2]),
+                      "the lanes of a queue are a heap by head", slot)
+    if lane.parked_at != NONE_:
+        hold_that(t.parked_lanes.at[lane.parked_at] == slot, "a parked lane knows where", slot)
+    return 0
+
+
+cdef int check_lanes(Tables* t) except -1:
+    cdef uint32_t slot, lane, queue
+    cdef int qos
+    cdef TaskRecord* task
+    pending = {}
+    for lane in range(t.lanes_used):
+        check_lane(t, lane)
+    for slot in range(t.tasks_used):
+        task = &t.tasks[slot]
+        if not is_waiting(task):
+            continue
+        pending[task.shape] = pending.get(task.shape, 0) + 1
+        if task.place == NONE_:
+            hold_that(task.gang != NONE_, "only members of gangs wait outside the lanes", slot)
+        elif (task.place & AT_MASK) == AT_PARKED:
+            hold_that(task.gang != NONE_ and t.parked_tasks.at[task.place & INDEX_MASK] == slot, "a parked task knows where", slot)
+        else:
+            lane_of(t, task, &lane)
+            hold_that((t.lanes[lane].run.at if (task.place & AT_MASK) == AT_RUN else t.lanes[lane].heap.at)[task.place & INDEX_MASK] == slot,
+                      "a waiting task stands in its lane", slot)
+    for slot in range(t.shapes_used):
+        hold_that(t.shapes[slot].pending == pending.get(slot, 0), "a shape counts who waits for it", slot)
+    for queue in range(t.queues_used):
+        for qos in range(LEVELS):
+            slot = t.queues[queue].active_at[qos]
+            hold_that((slot != NONE_) == (t.queues[queue].bucket[qos].size > 0), "a queue is active if it has lanes to try", queue)
+            hold_that(slot == NONE_ or t.active[qos].at[slot] == queue, "an active queue knows where", queue)
+    return 0
+
+
+cdef int check_gangs(Tables* t) except -1:
+    cdef uint32_t slot, at, standing
+    cdef Census census
+    cdef GangRecord* gang
+    for slot in range(t.gangs_used):
+        gang = &t.gangs[slot]
+        if not gang.is_present:
+            continue
+        standing = 0
+        for at in range(gang.members.size):
+            hold_that(t.tasks[gang.members.at[at]].gang == slot, "a gang's members are its own", slot)
+            hold_that(at == 0 or t.tasks[gang.members.at[at - 1]].sequence < t.tasks[gang.members.at[at]].sequence,
+                      "members stand in submission order", slot)
+            standing += is_waiting(&t.tasks[gang.members.at[at]]) and t.tasks[gang.members.at[at]].place != NONE_
+        census = count_members(t, gang)
+        if gang.is_stale:
+            continue
+        if census.live + gang.succeeded >= gang.min_size:
+            hold_that(standing == census.waiting, "all waiting members of a gang that has begun stand in a lane", slot)
+        else:
+            hold_that(standing <= 1, "one member stands for a gang that gathers", slot)
+    return 0
+
+
+cdef int check_trees(Tables* t) except -1:
+    """Clean leaves are what they would be if computed now; parents are the maximum of their children."""
+    cdef uint32_t tree, column, at, child, slot
+    cdef int level
+    cdef uint8_t best
+    cdef NodeView view
+    if t.all_dirty:
+        return 0
+    for tree in range(t.trees_used):
+        for column in range(COLUMNS):
+            slot = t.trees[tree].shape[column]
+            if slot == NONE_:
+                continue
+            hold_that(t.shapes[slot].column == tree * COLUMNS + column, "a column and its shape know each other", slot)
+            for at in range(t.nodes_used):
+                if not t.nodes[at].marked:
+                    view_node(t, at, &view)
+                    best = score_byte(t, at, &t.shapes[slot], &view) if t.nodes[at].is_present else 0
+                    hold_that(cell_of(&t.trees[tree], 0, at)[column] == best, "an unmarked leaf is up to date", (slot, at))
+            for level in range(1, <int> t.tree_depth):
+                for at in range(level_width(t, level)):
+                    best = 0
+                    for child in range(at * FAN_OUT, min((at + 1) * FAN_OUT, level_width(t, level - 1))):
+                        best = max(best, cell_of(&t.trees[tree], level - 1, child)[column])
+                    hold_that(cell_of(&t.trees[tree], level, at)[column] == best, "a cell is the maximum of its children", (slot, level, at))
+    return 0

@@ -76,4 +76,26 @@ cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
 
 
 cdef int claim_level(Tables* t, int qos, uint8_t code) except -1 nogil:
+    """Blocked lanes of the level, fairest first, each until its head finds no proof. A claim only takes away, so what failed before it
+    would fail after it: the lanes that failed are not searched again before something else changes."""
+    cdef Slots hungry
+    cdef uint32_t at, best, lane, tried = 0
+    memset(&hungry, 0, sizeof(Slots))
+    for at in range(t.parked_lanes.size):
+        lane = t.parked_lanes.at[at]
+        if t.lanes[lane].qos == qos and t.lanes[lane].no_proof != t.changes:
+            push(&hungry, lane)
+    while tried < hungry.size:
+        best = tried
+        for at in range(tried + 1, hungry.size):
+            if fairer(t, hungry.at[at], hungry.at[best]):
+                best = at
+        lane = hungry.at[best]
+        if claim_head(t, lane, code) == 0 or lane_head(t, &t.lanes[lane]) == NONE_:
+            hungry.at[best] = hungry.at[tried]
+            hungry.at[tried] = lane
+            tried += 1
+    for at in range(hungry.size):
+        t.lanes[hungry.at[at]].no_proof = t.changes
+    drop_slots(&hungry)
     return 0

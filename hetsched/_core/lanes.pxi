@@ -319,18 +319,18 @@ cdef uint64_t queue_key(Tables* t, QueueRecord* queue) noexcept nogil:
     return queue.key
 
 
-cdef bint queue_before(Tables* t, uint32_t one, uint32_t other, int qos) noexcept nogil:
-    """Siblings by key; others by their ancestors that are siblings; equal keys by whose head goes first."""
-    cdef uint32_t a = one
-    cdef uint32_t b = other
+cdef bint fairer(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
+    """Of two lanes. Queues that are siblings by key; others by their ancestors that are; equal keys by whose head goes first."""
+    cdef uint32_t a = t.lanes[one].queue
+    cdef uint32_t b = t.lanes[other].queue
     cdef uint64_t key_a, key_b
     while t.queues[a].depth > t.queues[b].depth:
         a = t.queues[a].parent
     while t.queues[b].depth > t.queues[a].depth:
         b = t.queues[b].parent
     if a == b:
-        a = one
-        b = other
+        a = t.lanes[one].queue
+        b = t.lanes[other].queue
     else:
         while t.queues[a].parent != t.queues[b].parent:
             a = t.queues[a].parent
@@ -339,17 +339,18 @@ cdef bint queue_before(Tables* t, uint32_t one, uint32_t other, int qos) noexcep
     key_b = queue_key(t, &t.queues[b])
     if key_a != key_b:
         return key_a < key_b
-    return lane_before(t, t.queues[one].bucket[qos].at[0], t.queues[other].bucket[qos].at[0])
+    return lane_before(t, one, other)
 
 
 cdef uint32_t best_lane(Tables* t, int qos) noexcept nogil:
     """The lane to try next at this level, or NONE."""
     cdef Slots* active = &t.active[qos]
-    cdef uint32_t at, best
+    cdef uint32_t at, lane, best
     if active.size == 0:
         return NONE_
-    best = active.at[0]
+    best = t.queues[active.at[0]].bucket[qos].at[0]
     for at in range(1, active.size):
-        if queue_before(t, active.at[at], best, qos):
-            best = active.at[at]
-    return t.queues[best].bucket[qos].at[0]
+        lane = t.queues[active.at[at]].bucket[qos].at[0]
+        if fairer(t, lane, best):
+            best = lane
+    return best

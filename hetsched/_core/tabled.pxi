@@ -31,11 +31,8 @@ cdef class Tabled:
 
     cdef int _checked(self) except -1:
         if self.is_checked:
-            self.check()
+            check_all(&self.t)
         return 0
-
-    def check(self):
-        return None
 
     cdef int _task(self, uint32_t task) except -1:
         if task >= self.t.tasks_used or self.t.tasks[task].state == FREE_:
@@ -99,8 +96,11 @@ cdef void free_tables(Tables* t) noexcept:
     drop_slots(&t.parked_tasks)
     drop_slots(&t.stale_gangs)
     drop_slots(&t.dirty)
+    drop_slots(&t.plan.victims)
+    drop_slots(&t.lifted)
     for pointer in (<size_t> t.facts.data, <size_t> t.tasks, <size_t> t.keys.base, <size_t> t.index, <size_t> t.checkpoints,
                     <size_t> t.allocations, <size_t> t.pieces.base, <size_t> t.nodes, <size_t> t.devices, <size_t> t.shapes,
-                    <size_t> t.queues, <size_t> t.gangs, <size_t> t.lanes, <size_t> t.trees, <size_t> t.trial):
+                    <size_t> t.queues, <size_t> t.gangs, <size_t> t.lanes, <size_t> t.trees, <size_t> t.trial,
+                    <size_t> t.units):
         free(<void*> <size_t> pointer)
     memset(t, 0, sizeof(Tables))

@@ -1,0 +1,294 @@
+# Whom a blocked head may stop to get in: a proof, or nobody.
+#
+# Promises: a victim is preemptible, of a strictly lower qos (never critical), not stopping and not another claim's. For the chosen node the
+# set is minimal: with any one unit put back the preemptor does not fit (units: tasks, or whole gangs that would else fall below
+# their least). Nothing is stopped where it does not help; what the set holds of devices is at most blast_radius x what is asked (one
+# device at least). Over nodes the cheapest: least urgent victims first, then least lost work, then lowest slot.
+#
+# How: everybody who may go is lifted off the node (the same arithmetic as a real end, on the real tables, put back afterwards). If it
+# fits then, they are put back and lifted one by one, least urgent and cheapest first, until it fits; then put back one by one, dearest
+# first, wherever it still fits without. Fitting is monotone in what is lifted, so the result is minimal.
+# Lost work in device-milliseconds: device share x time since start or since the last multiple of the checkpoint; without devices cores.
+
+cdef int64_t work_at_stake(Tables* t, TaskRecord* task) noexcept nogil:
+    """Lost if it is stopped now."""
+    cdef AllocationRecord* record = &t.allocations[task.place]
+    cdef ShapeRecord* shape = &t.shapes[task.shape]
+    cdef int64_t milli = shape.device_milli if shape.device_milli > 0 else min(shape.cpu_milli, <int64_t> 1000000000)
+    cdef int64_t checkpoint_ns = t.checkpoints[task.checkpoint]
+    cdef int64_t ran_ns = t.now_ns - record.started_ns if record.started_ns > 0 else 0
+    if checkpoint_ns > 0:
+        ran_ns = ran_ns % checkpoint_ns
+    return milli * (ran_ns // 1000000) // 1000
+
+
+cdef inline bint may_stop(Tables* t, uint32_t slot, int preemptor_qos) noexcept nogil:
+    cdef TaskRecord* task = &t.tasks[slot]
+    return is_evictable(task) and qos_of(task) > preemptor_qos and t.allocations[task.place].claim == NONE_
+
+
+# ---------------------------------------------------------------- units
+
+cdef int add_unit(Tables* t, uint32_t task, uint32_t gang) except -1 nogil:
+    cdef UnitRecord* unit
+    cdef uint32_t at, member
+    grow(<void**> &t.units, &t.units_capacity, sizeof(UnitRecord), <uint64_t> t.units_size + 1)
+    unit = &t.units[t.units_size]
+    t.units_size += 1
+    unit.task = task
+    unit.gang = gang
+    unit.sequence = t.tasks[task].sequence
+    unit.qos = qos_of(&t.tasks[task])
+    unit.lost = work_at_stake(t, &t.tasks[task])
+    unit.is_in = False
+    if gang != NONE_:
+        unit.lost = 0
+        for at in range(t.gangs[gang].members.size):
+            member = t.gangs[gang].members.at[at]
+            if t.tasks[member].state == PLACED_ or t.tasks[member].state == RUNNING_:
+                unit.lost += work_at_stake(t, &t.tasks[member])
+                unit.qos = min(unit.qos, <uint8_t> qos_of(&t.tasks[member]))
+    return 0
+
+
+cdef bint whole_gang_may_stop(Tables* t, uint32_t gang, int preemptor_qos) noexcept nogil:
+    cdef uint32_t at, member
+    for at in range(t.gangs[gang].members.size):
+        member = t.gangs[gang].members.at[at]
+        if (t.tasks[member].state == PLACED_ or t.tasks[member].state == RUNNING_) and not may_stop(t, member, preemptor_qos):
+            return False
+    return True
+
+
+cdef int gather_units(Tables* t, uint32_t node, int preemptor_qos) except -1 nogil:
+    """Of a gang as many single members as it can spare, then the whole gang."""
+    cdef uint32_t slot = t.nodes[node].allocation_first
+    cdef uint32_t task, gang, at
+    cdef int64_t spare
+    cdef Census census
+    t.units_size = 0
+    while slot != NONE_:
+        task = t.allocations[slot].task
+        gang = t.tasks[task].gang
+        if t.allocations[slot].is_claim or not may_stop(t, task, preemptor_qos):
+            slot = t.allocations[slot].next_on_node
+            continue
+        if gang == NONE_:
+            add_unit(t, task, NONE_)
+        else:
+            census = count_members(t, &t.gangs[gang])
+            spare = <int64_t> census.live + t.gangs[gang].succeeded - t.gangs[gang].min_size
+            for at in range(t.units_size):
+                if t.tasks[t.units[at].task].gang == gang:
+                    spare = -1 if t.units[at].gang == gang else spare - 1
+            if spare > 0:
+                add_unit(t, task, NONE_)
+            elif not has_whole(t, gang, False) and whole_gang_may_stop(t, gang, preemptor_qos):
+                add_unit(t, task, gang)
+        slot = t.allocations[slot].next_on_node
+    sort_units(t)
+    return 0
+
+
+cdef bint has_whole(Tables* t, uint32_t gang, bint only_in) noexcept nogil:
+    """The gang as a whole is among the units; `only_in`: and in the set."""
+    cdef uint32_t at
+    for at in range(t.units_size):
+        if t.units[at].gang == gang and (t.units[at].is_in or not only_in):
+            return True
+    return False
+
+
+cdef inline bint unit_before(UnitRecord* a, UnitRecord* b) noexcept nogil:
+    """Least urgent, then cheapest, then youngest."""
+    if a.qos != b.qos:
+        return a.qos > b.qos
+    if a.lost != b.lost:
+        return a.lost < b.lost
+    return a.sequence > b.sequence
+
+
+cdef void sort_units(Tables* t) noexcept nogil:
+    """Insertion: dozens on a node, nearly in order already."""
+    cdef int64_t at, place
+    cdef UnitRecord unit
+    for at in range(1, t.units_size):
+        unit = t.units[at]
+        place = at
+        while place > 0 and unit_before(&unit, &t.units[place - 1]):
+            t.units[place] = t.units[place - 1]
+            place -= 1
+        t.units[place] = unit
+
+
+# ---------------------------------------------------------------- lifting
+
+cdef inline void lift_task(Tables* t, uint32_t task, int sign) noexcept nogil:
+    """1: off the node; -1: back."""
+    cdef AllocationRecord* record = &t.allocations[t.tasks[task].place]
+    cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
+    hold_room(t, record.node, shape, pieces_of(t, record), record.count, -sign)
+    hold_queue(t, t.tasks[task].queue, shape, -sign)
+
+
+cdef void lift(Tables* t, uint32_t at) noexcept nogil:
+    """All of the unit that is not lifted yet."""
+    cdef UnitRecord* unit = &t.units[at]
+    cdef uint32_t member, other
+    unit.is_in = True
+    if unit.gang == NONE_:
+        if t.allocations[t.tasks[unit.task].place].lifted_by != 0:
+            unit.is_in = False          # its gang has gone as a whole already
+        lift_one(t, unit.task, at)
+        return
+    for other in range(t.gangs[unit.gang].members.size):
+        member = t.gangs[unit.gang].members.at[other]
+        if t.tasks[member].state == PLACED_ or t.tasks[member].state == RUNNING_:
+            lift_one(t, member, at)
+
+
+cdef inline void lift_one(Tables* t, uint32_t task, uint32_t at) noexcept nogil:
+    cdef AllocationRecord* record = &t.allocations[t.tasks[task].place]
+    if record.lifted_by == 0:
+        record.lifted_by = <uint16_t> (at + 1)
+        lift_task(t, task, 1)
+
+
+cdef void put_back(Tables* t, uint32_t at) noexcept nogil:
+    """What this unit lifted."""
+    cdef UnitRecord* unit = &t.units[at]
+    cdef uint32_t other
+    unit.is_in = False
+    if unit.gang == NONE_:
+        put_back_one(t, unit.task, at)
+        return
+    for other in range(t.gangs[unit.gang].members.size):
+        put_back_one(t, t.gangs[unit.gang].members.at[other], at)
+
+
+cdef inline void put_back_one(Tables* t, uint32_t task, uint32_t at) noexcept nogil:
+    if is_live(&t.tasks[task]) and t.allocations[t.tasks[task].place].lifted_by == at + 1:
+        t.allocations[t.tasks[task].place].lifted_by = 0
+        lift_task(t, task, -1)
+
+
+cdef void put_all_back(Tables* t) noexcept nogil:
+    cdef uint32_t at
+    for at in range(t.units_size):
+        put_back(t, at)
+
+
+cdef inline int gets_in(Tables* t, uint32_t task, uint32_t node, uint32_t* pieces) noexcept nogil:
+    """Devices for the preemptor beside who is left, within its queue's limits, or -1."""
+    cdef int worst
+    cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
+    if not within_limits(t, t.tasks[task].queue, shape):
+        return -1
+    return fit(t, node, shape, pieces, &worst)
+
+
+# ---------------------------------------------------------------- the search
+
+cdef bint is_hopeless(Tables* t, uint32_t node, ShapeRecord* shape, int preemptor_qos) noexcept nogil:
+    """Seen without looking at anybody."""
+    cdef NodeRecord* record = &t.nodes[node]
+    cdef int qos
+    cdef uint32_t evictable = 0
+    if not record.is_open or record.cpu_milli < shape.cpu_milli or record.memory_bytes < shape.memory_bytes:
+        return True
+    if record.device_count < shape.device_count or level_of(shape, node) == 0:
+        return True
+    for qos in range(preemptor_qos + 1, LEVELS):
+        evictable += record.evictable[qos]
+    return evictable == 0
+
+
+cdef bint find_minimal(Tables* t, uint32_t task, uint32_t node) noexcept nogil:
+    """Lifts a minimal set of the node's units; leaves nothing lifted and returns 0 if there is none."""
+    cdef uint32_t pieces[MAX_PIECES]
+    cdef int64_t at
+    if gets_in(t, task, node, pieces) >= 0:
+        return False
+    for at in range(t.units_size):
+        lift(t, <uint32_t> at)
+    if gets_in(t, task, node, pieces) < 0:
+        put_all_back(t)
+        return False
+    put_all_back(t)
+    for at in range(t.units_size):
+        lift(t, <uint32_t> at)
+        if gets_in(t, task, node, pieces) >= 0:
+            break
+    for at in range(<int64_t> t.units_size - 1, -1, -1):
+        if not t.units[at].is_in:
+            continue
+        if t.units[at].gang == NONE_ and t.tasks[t.units[at].task].gang != NONE_ and has_whole(t, t.tasks[t.units[at].task].gang, True):
+            continue
+        put_back(t, <uint32_t> at)
+        if gets_in(t, task, node, pieces) < 0:
+            lift(t, <uint32_t> at)
+    return True
+
+
+cdef int lifted_tasks(Tables* t, Slots* victims) except -1 nogil:
+    """Everybody who is lifted, unit by unit."""
+    cdef uint32_t at, other, member
+    for at in range(t.units_size):
+        if not t.units[at].is_in:
+            continue
+        if t.units[at].gang == NONE_:
+            push(victims, t.units[at].task)
+            continue
+        for other in range(t.gangs[t.units[at].gang].members.size):
+            member = t.gangs[t.units[at].gang].members.at[other]
+            if is_live(&t.tasks[member]) and t.allocations[t.tasks[member].place].lifted_by == at + 1:
+                push(victims, member)
+    return 0
+
+
+cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogil:
+    """The set that is lifted now against the plan so far."""
+    cdef uint32_t at
+    cdef int64_t lost = 0, milli = 0
+    cdef uint8_t victim_qos = LEVELS
+    cdef TaskRecord* victim
+    cdef Plan* plan = &t.plan
+    t.lifted.size = 0
+    lifted_tasks(t, &t.lifted)
+    for at in range(t.lifted.size):
+        victim = &t.tasks[t.lifted.at[at]]
+        lost += work_at_stake(t, victim)
+        milli += t.shapes[victim.shape].device_milli
+        victim_qos = min(victim_qos, <uint8_t> qos_of(victim))
+    if t.blast_radius > 0 and milli > t.blast_radius * max(<int64_t> 1000, t.shapes[t.tasks[task].shape].device_milli):
+        return 0
+    if plan.node != NONE_ and (victim_qos < plan.victim_qos or (victim_qos == plan.victim_qos and lost >= plan.lost)):
+        return 0
+    plan.victims.size = 0
+    for at in range(t.lifted.size):
+        push(&plan.victims, t.lifted.at[at])
+    plan.node = node
+    plan.lost = lost
+    plan.victim_qos = victim_qos
+    plan.count = <uint32_t> gets_in(t, task, node, plan.pieces)
+    return 0
+
+
+cdef int claim_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
+    """The head of a blocked lane claims the cheapest proof. Returns 0 if there is none, else 1."""
+    cdef uint32_t task = lane_head(t, &t.lanes[lane])
+    cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
+    cdef int qos = qos_of(&t.tasks[task])
+    cdef uint32_t node
+    t.plan.node = NONE_
+    for node in range(t.nodes_used):
+        if is_hopeless(t, node, shape, qos):
+            continue
+        gather_units(t, node, qos)
+        if find_minimal(t, task, node):
+            keep_if_cheaper(t, task, node)
+            put_all_back(t)
+    if t.plan.node == NONE_:
+        return 0
+    do_claimed(t, task, t.plan.node, code, t.plan.lost, t.plan.pieces, <int> t.plan.count, t.plan.victims.at, <int> t.plan.victims.size)
+    return 1
