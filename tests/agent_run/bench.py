@@ -19,14 +19,15 @@ from typing import Any
 from aiohttp import web
 
 from hetsched import wire
-from hetsched.agent import delegation, policy
+from hetsched.agent import delegation
 from hetsched.agent.attempts import Key
 from hetsched.agent.isolation import Visible
+from hetsched.agent.policy import Policy
 from hetsched.agent.records import Site
 from hetsched.agent.runner import Runner
 from hetsched.agent.shim import processes
 from hetsched.agent.shim.lease import Lease, now_ns
-from hetsched.agent.spool import Found, Spool
+from hetsched.agent.spool import Found, Spool, make_directory
 
 SESSION, EPOCH = 7, 1
 PATIENCE_S = 15.0
@@ -41,7 +42,9 @@ async def until(what: Callable[[], Any], saying: str = "") -> Any:
     return value
 
 
-def order(task: str, *command: str, attempt: int = 1, session: int = SESSION, epoch: int = EPOCH, **more: Any) -> wire.Start:
+def order(
+    task: str, *command: str, attempt: int = 1, session: int = SESSION, epoch: int = EPOCH, **more: Any
+) -> wire.Start:
     """A Start; without `command` of an attempt that only holds its devices."""
     more.setdefault("devices", ())
     more.setdefault("grace_s", 5.0)
@@ -69,8 +72,16 @@ def alive(pid: int) -> bool:
 class Bench:
     """A runner, its directory, and what it said."""
 
-    def __init__(self, directory: Path, *, cgroup: Path | None = None, lease_s: float = 600.0) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        cgroup: Path | None = None,
+        lease_s: float = 600.0,
+        policy: Policy = Policy(allow_root=True),  # noqa: B008 (frozen)
+    ) -> None:
         self.directory = directory
+        make_directory(directory / "tasks", 0o711)
         self.spool = Spool(directory / "tasks")
         self.lease = Lease(str(directory / "lease"))
         self.lease.extend(now_ns() + int(lease_s * 1e9))
@@ -82,8 +93,10 @@ class Bench:
             tasks=self.spool.root,
             lease=directory / "lease",
             cgroup=cgroup,
-            policy=policy.Policy(allow_root=True),
-            devices={f"gpu-{n}": Visible(("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), f"GPU-{n}") for n in range(4)},
+            policy=policy,
+            devices={
+                f"gpu-{n}": Visible(("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), f"GPU-{n}") for n in range(4)
+            },
         )
         self.runner = Runner(self.site, self.spool, self.lease, self.said.append)
 
@@ -225,7 +238,9 @@ class Daemon:
 class AgentProcess:
     """`hetsched agent` as a process of its own, to be killed."""
 
-    def __init__(self, data_dir: Path, name: str = "n1", env: dict[str, str] | None = None, fake: str = "gpu:A100:4") -> None:
+    def __init__(
+        self, data_dir: Path, name: str = "n1", env: dict[str, str] | None = None, fake: str = "gpu:A100:4"
+    ) -> None:
         program = (
             "import sys, logging; from pathlib import Path; logging.basicConfig(level=20)\n"
             "from hetsched.config import load; from hetsched.agent.main import main\n"

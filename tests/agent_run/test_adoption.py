@@ -107,7 +107,8 @@ async def test_kill_after_kill_every_task_runs_once(
             if name not in known:
                 await daemon.send(ours(order(name, "sh", "-c", script), daemon))
         if kill_after_s is None:
-            await until(lambda: ended | {one.task for one in daemon.all(wire.Ended)} == set(names))
+            for name in set(names) - ended:
+                await daemon.hear(wire.Ended, task=name)
         else:
             await asyncio.sleep(kill_after_s)
             await agent.kill()

@@ -15,21 +15,22 @@ from hetsched.agent.shim.lease import now_ns
 from tests.agent_run.bench import Bench, alive, open_bench, own_cgroup, until
 
 # Ignores SIGTERM, has a child that does, and a daemon that has left by a double fork, a session of its own and a clean environment.
-STUBBORN = """
+DAEMON = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-def note(): open(sys.argv[1], 'a').write(f'{os.getpid()}\\n')
-def stay():
-    note()
-    while True: time.sleep(1)
-if os.fork() == 0:
-    stay()
-if os.fork() == 0:
+open(sys.argv[1], 'a').write(f'{os.getpid()}\\n')
+time.sleep(1000)
+"""
+STUBBORN = f"""
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() and os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        os.execve(sys.executable, [sys.executable, '-S', '-c', 'import os, signal, sys, time; signal.signal(15, signal.SIG_IGN); open(sys.argv[1], "a").write(f"{os.getpid()}\\\\n"); time.sleep(1000)', sys.argv[1]], {})
+        os.execve(sys.executable, [sys.executable, '-S', '-c', {DAEMON!r}, sys.argv[1]], {{}})
     os._exit(0)
-stay()
+open(sys.argv[1], 'a').write(f'{{os.getpid()}}\\n')
+while True: time.sleep(1)
 """
 
 
@@ -148,7 +149,9 @@ async def test_a_tree_in_its_own_cgroup_is_ended_at_once(data_dir: Path, tmp_pat
 
 async def test_a_killed_shim_takes_its_task_along_and_the_rest_is_hunted(bench: Bench, tmp_path: Path) -> None:
     pids_file = tmp_path / "pids"
-    script = f"echo $$ >> {pids_file}; sleep 1000 & echo $! >> {pids_file}; setsid sleep 1000 & echo $! >> {pids_file}; wait"
+    script = (
+        f"echo $$ >> {pids_file}; sleep 1000 & echo $! >> {pids_file}; setsid sleep 1000 & echo $! >> {pids_file}; wait"
+    )
     bench.start("t", "sh", "-c", script)
     await until(lambda: pids_file.exists() and len(pids_file.read_text().split()) == 3)
     os.kill(await bench.shim_of("t"), signal.SIGKILL)
