@@ -22,13 +22,12 @@ from hetsched.errors import Deposed, StoreLost
 from hetsched.store.backend import Answer, Link, Verdict
 from hetsched.store.base import Position, Unreachable
 from hetsched.store.frame import Frame, encode
+from hetsched.store.patience import Backoff
 
 log = logging.getLogger("hetsched.store")
 
 WINDOW = 4
 ANSWER_TIMEOUT_S = 10.0
-BACKOFF_FIRST_S = 0.005
-BACKOFF_LAST_S = 1.0
 STUCK_NS = 2_000_000_000
 
 
@@ -70,7 +69,7 @@ class Appender:
         self._sent = 0
         self._most_sent = 0  # highest seq ever sent: below it, a send is a resend
         self._moved = asyncio.Event()
-        self._backoff_s = BACKOFF_FIRST_S
+        self._backoff = Backoff()
         self._task = asyncio.create_task(self._run(), name="store-appender")
 
     @property
@@ -100,6 +99,13 @@ class Appender:
         while self._queue and self.error is None:
             await self._wait_moved()
 
+    async def kept(self, seq: int) -> None:
+        """Wait until frame `seq` is confirmed; raises the lane's error if it fails before."""
+        while self.confirmed.seq < seq:
+            if self.error is not None:
+                raise self.error
+            await self._wait_moved()
+
     async def close(self, timeout_s: float) -> None:
         """Give what is in flight `timeout_s` to become known; what is not, fails as unknown."""
         with contextlib.suppress(asyncio.TimeoutError):
@@ -114,9 +120,10 @@ class Appender:
             try:
                 await self._over_one_link()
             except (Unreachable, _TryAgain) as error:
-                log.warning("journal: %s; %d frames wait, again in %.3f s", error, len(self._queue), self._backoff_s)
-                await asyncio.sleep(self._backoff_s)
-                self._backoff_s = min(2 * self._backoff_s, BACKOFF_LAST_S)
+                log.warning(
+                    "journal: %s; %d frames wait, again in %.3f s", error, len(self._queue), self._backoff.pause_s
+                )
+                await self._backoff.pause()
             except StoreLost as error:
                 self.lose(error)
             except Exception as error:
@@ -184,7 +191,7 @@ class Appender:
         self._queue.popleft()
         self._sent -= 1
         self._moved.set()
-        self._backoff_s = BACKOFF_FIRST_S
+        self._backoff.reset()
         self.refusal = ""
         self.confirmed = pending.frame.position
         self.appends_total += 1

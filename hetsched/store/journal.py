@@ -10,16 +10,18 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from hetsched.config import Store as StoreConfig
 from hetsched.errors import Deposed, StoreLost
-from hetsched.store import snapshot
-from hetsched.store.appender import BACKOFF_FIRST_S, BACKOFF_LAST_S, Appender
-from hetsched.store.backend import Backend, Head, Health, Manifest
+from hetsched.store.appender import Appender
+from hetsched.store.backend import Backend, Head, Health
 from hetsched.store.base import START, Durability, JournalCorrupt, Opened, Position, StoreStats, Unreachable
 from hetsched.store.frame import follow
 from hetsched.store.identity import DirectoryLock, Identity
+from hetsched.store.keeper import SnapshotKeeper
+from hetsched.store.patience import patiently
 
 log = logging.getLogger("hetsched.store")
 
@@ -46,18 +48,13 @@ class Journal:
     ) -> None:
         self.failed: asyncio.Future[StoreLost] = asyncio.get_running_loop().create_future()
         self._backend = backend
-        self._config = config
         self._identity = identity
         self._lock = lock
         self._appender: Appender | None = None
         self._upkeep: asyncio.Task[None] | None = None
         self._health = NO_HEALTH
-        self._generations: tuple[Manifest, ...] = ()  # snapshots known to be good, newest first
-        self._snapshots_total = 0
-        self._saving = asyncio.Lock()
+        self._keeper = SnapshotKeeper(backend, config, self._ask)
         self._replayed_bytes = 0
-        self._snapshot_ns = time.monotonic_ns()
-        self._bytes_at_snapshot = 0
         self._noted_next = START
         self._closed = False
 
@@ -74,11 +71,9 @@ class Journal:
 
     async def _open(self) -> Opened:
         await self._backend.start()
-        self._health = await self._at_start(self._backend.health)
+        self._health = await self._ask(self._backend.health)
         head = await self._open_epoch()
-        manifest, state = await self._at_start(lambda: snapshot.load(self._backend, head))
-        await self._drop_leftovers(head)
-        self._generations = tuple(head.snapshots[head.snapshots.index(manifest) :]) if manifest else ()
+        manifest, state = await self._keeper.load(head)
         self._appender = Appender(self._backend.dial, head.epoch, head.position, self._lost)
         self._upkeep = asyncio.create_task(self._keep_up(), name="store-upkeep")
         base = manifest.position if manifest else START
@@ -87,7 +82,7 @@ class Journal:
 
     async def _open_epoch(self) -> Head:
         """Check who we are, then fence everybody else."""
-        head = await self._at_start(self._backend.head)
+        head = await self._ask(self._backend.head)
         if self._identity is None:
             cluster = head.cluster if head else "memory"
         else:
@@ -95,7 +90,7 @@ class Journal:
             cluster = head.cluster if head else self._identity.cluster
             if not self._identity.known:
                 self._identity.save(cluster, START)  # so that a start cut short here goes on with the same id
-        opened = await self._at_start(lambda: self._backend.open_epoch(cluster, head is None))
+        opened = await self._ask(partial(self._backend.open_epoch, cluster, head is None))
         if self._identity is not None:
             self._identity.check(opened)
             surely = opened if self._health.durability is not Durability.RELAXED else head
@@ -104,17 +99,11 @@ class Journal:
             self._noted_next = Position(opened.epoch, opened.seq)
         return opened
 
-    async def _drop_leftovers(self, head: Head) -> None:
-        """Chunks of a snapshot that nobody finished."""
-        left = head.unfinished
-        if left is not None and left.name not in {manifest.name for manifest in head.snapshots}:
-            await self._at_start(lambda: self._backend.drop_chunks(left))
-
     async def _frames(self, base: Position, head: Head) -> AsyncIterator[bytes]:
         """Payloads after `base` up to the head, each proven to follow the one before."""
         at, count = base, 16
         while at.seq < head.seq:
-            batch = await self._at_start(lambda after=at, n=count: self._backend.read(after, n))  # type: ignore[misc]
+            batch = await self._ask(partial(self._backend.read, at, count))
             if not batch:
                 raise JournalCorrupt(head.position.id, 0, f"is missing: the journal ends at {at.id}")
             for where, data in batch[: head.seq - at.seq]:
@@ -136,38 +125,16 @@ class Journal:
 
     @property
     def snapshot_due(self) -> bool:
-        since_bytes = self._since_snapshot_bytes()
-        if self._saving.locked() or since_bytes == 0:
-            return False
-        since_s = (time.monotonic_ns() - self._snapshot_ns) / 1e9
-        return since_bytes >= self._config.snapshot_bytes or since_s >= self._config.snapshot_every
+        return self._keeper.due(self._journal_bytes())
 
     async def save_snapshot(self, state: bytes, at: Position | None = None) -> None:
         lane = self._lane
         at = at or lane.assigned
-        async with self._saving:
-            begun_bytes = self._journal_bytes()
-            name = f"{self._epoch}.{self._snapshots_total}@{at.id}"
-            manifest = await asyncio.to_thread(snapshot.describe, name, at, state)
-            await snapshot.write(self._backend, manifest, state, self._while_alive)
-            while lane.confirmed.seq < at.seq and lane.error is None:
-                await asyncio.sleep(0.001)
-            await self._publish(manifest)
-            self._bytes_at_snapshot = begun_bytes
-
-    async def _publish(self, manifest: Manifest) -> None:
-        keep = (manifest, *self._generations[:1])
-        trim = keep[1].position if len(keep) > 1 else None
         try:
-            await self._while_alive(lambda: self._backend.publish(self._epoch, keep, trim))
+            await self._keeper.save(state, at, self._journal_bytes(), lambda: lane.kept(at.seq))
         except Deposed as error:
-            self._lane.lose(error)
+            lane.lose(error)
             raise
-        gone, self._generations = self._generations[1:], keep
-        self._snapshots_total += 1
-        self._snapshot_ns = time.monotonic_ns()
-        for old in gone:
-            await self._while_alive(lambda old=old: self._backend.drop_chunks(old))  # type: ignore[misc]
 
     def stats(self) -> StoreStats:
         lane, health = self._appender, self._health
@@ -188,9 +155,9 @@ class Journal:
             reconnects_total=max(0, lane.links_total - 1) if lane else 0,
             server_restarts_total=self._backend.restarts_total,
             last_append_ns=lane.last_append_ns if lane else 0,
-            since_snapshot_bytes=self._since_snapshot_bytes() if lane else 0,
-            since_snapshot_ns=time.monotonic_ns() - self._snapshot_ns,
-            snapshots_total=self._snapshots_total,
+            since_snapshot_bytes=self._keeper.since_bytes(self._journal_bytes()),
+            since_snapshot_ns=self._keeper.since_ns(),
+            snapshots_total=self._keeper.saved_total,
             memory_used_bytes=health.memory_used_bytes,
             memory_limit_bytes=health.memory_limit_bytes,
         )
@@ -241,9 +208,6 @@ class Journal:
         """Read at the start and appended since."""
         return self._replayed_bytes + (self._appender.bytes_total if self._appender else 0)
 
-    def _since_snapshot_bytes(self) -> int:
-        return self._journal_bytes() - self._bytes_at_snapshot
-
     def _lost(self, error: StoreLost) -> None:
         log.error("journal: lost for good: %s", error)
         if not self.failed.done():
@@ -283,23 +247,9 @@ class Journal:
         if surely != self._identity.confirmed:
             await asyncio.to_thread(self._identity.save, self._identity.cluster, surely)
 
-    async def _at_start(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer; StoreLost after half a minute without."""
-        return await self._ask(ask, time.monotonic() + OPEN_PATIENCE_S)
-
-    async def _while_alive(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer, however long it takes, unless the lane has failed."""
-        return await self._ask(ask, float("inf"))
-
-    async def _ask(self, ask: Callable[[], Awaitable[T]], until_s: float) -> T:
-        backoff_s = BACKOFF_FIRST_S
-        while True:
-            if self._appender is not None and self._appender.error is not None:
-                raise self._appender.error
-            try:
-                return await ask()
-            except Unreachable as error:
-                if time.monotonic() >= until_s:
-                    raise StoreLost(f"the store cannot be reached: {error}") from None
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(2 * backoff_s, BACKOFF_LAST_S)
+    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until there is an answer: half a minute while opening, then as long as the lane lives."""
+        if self._appender is None:
+            return await patiently(ask, OPEN_PATIENCE_S)
+        lane = self._appender
+        return await patiently(ask, over=lambda: lane.error)

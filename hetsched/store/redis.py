@@ -1,8 +1,7 @@
 """The journal in any Redis or Valkey server ≥ 6.2, by URL: redis://, rediss://, unix://.
 
 The client retries nothing by itself (its default turned one append into two entries); what is repeated is repeated by the
-lane, under the same id. Appends have a connection of their own; everything else shares a small pool. The server's words are
-sorted here: no answer, loading and busy become Unreachable, full becomes a refusal, a primary that turned read-only StoreLost.
+lane, under the same id. Appends have a connection of their own (`redis_link.py`); everything else shares a small pool.
 
 The user in the URL needs, on keys `{hetsched}:*`: EVAL, EVALSHA, SCRIPT LOAD, HGETALL, HMGET, HGET, HSET, HDEL, HINCRBY, EXISTS,
 XADD, XRANGE, XTRIM, SET, GET, UNLINK, with `store.durability = "replicated"` WAIT; better also INFO and CONFIG GET.
@@ -13,38 +12,26 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 from redis import exceptions as redis_errors
 from redis.asyncio import Redis
-from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.asyncio.connection import ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from hetsched.errors import ConfigError, Deposed, StoreLost
 from hetsched.store import scripts
-from hetsched.store.backend import Answer, Head, Health, Link, Manifest, Verdict
+from hetsched.store.backend import Head, Health, Link, Manifest
 from hetsched.store.base import Durability, JournalCorrupt, Position, Unreachable
-from hetsched.store.frame import Frame
+from hetsched.store.redis_link import RedisLink
+from hetsched.store.words import server_words
 
 SOCKET_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
 CONNECT_PATIENCE_S = 30.0  # for a server that nobody answers for; one that loads is waited for without end
-REPLICA_TIMEOUT_MS = 4000  # below the lane's own patience for an answer
 OLDEST = (6, 2)
-WAIT_WORDS = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOSCRIPT", "UNBLOCKED")
-FULL_WORDS = ("OOM", "MISCONF", "NOREPLICAS")
-_CUT_WORDS: dict[type[Exception], str] = {
-    redis_errors.OutOfMemoryError: "OOM",
-    redis_errors.ReadOnlyError: "READONLY",
-    redis_errors.NoScriptError: "NOSCRIPT",
-    redis_errors.TryAgainError: "TRYAGAIN",
-    redis_errors.ClusterDownError: "CLUSTERDOWN",
-    redis_errors.MasterDownError: "MASTERDOWN",
-}
 _MANIFESTS = msgspec.json.Decoder(tuple[Manifest, ...])
 _MANIFEST = msgspec.json.Decoder(Manifest)
 
@@ -62,100 +49,6 @@ def connection_pool(url: str, **options: Any) -> ConnectionPool:
         )
     except (ValueError, TypeError) as error:
         raise ConfigError(f"store.url: {error}") from None
-
-
-@contextmanager
-def server_words() -> Iterator[None]:
-    """Turn what the client raises into the store's own errors."""
-    try:
-        yield
-    except redis_errors.NoPermissionError as error:
-        raise _forbidden(error) from None
-    except redis_errors.ConnectionError as error:
-        # Some versions of the client hide what the server said at the door behind a plain ConnectionError.
-        if isinstance(error, redis_errors.AuthenticationError) or isinstance(
-            error.__cause__, redis_errors.AuthenticationError
-        ):
-            raise _forbidden(error) from None
-        raise Unreachable(str(error)) from None
-    except (redis_errors.TimeoutError, OSError) as error:
-        raise Unreachable(str(error) or type(error).__name__) from None
-    except redis_errors.ResponseError as error:
-        raise _sorted(error) from None
-
-
-def _forbidden(error: Exception) -> ConfigError:
-    return ConfigError(
-        f"the store's server refuses us: {error}; check the user, its password and its rights (store.url)"
-    )
-
-
-def _word(error: Exception) -> str:
-    """The error's first word, which the client cuts off for those it knows."""
-    return _CUT_WORDS.get(type(error)) or str(error).split(" ", 1)[0]
-
-
-def _sorted(error: redis_errors.ResponseError) -> Exception:
-    word = _word(error)
-    if word in WAIT_WORDS or word in FULL_WORDS:
-        return Unreachable(f"{word} {error}")
-    if word == "READONLY":
-        return StoreLost("the store's server is a replica now (READONLY); a new epoch must be opened on the primary")
-    return StoreLost(f"the store's server answers: {error}")
-
-
-class RedisLink:
-    """The connection for appends: commands go out packed, answers come back in order.
-
-    `replicated`: behind each frame goes a WAIT, whose count of replicas is compared.
-
-    Why not WAITAOF: a replica says what it has synced once a second, so an append took up to a second (valkey 9.1);
-    WAIT takes a round trip and holds the same promise, that any one machine may be lost."""
-
-    def __init__(self, connection: AbstractConnection, sha: bytes, replicated: bool) -> None:
-        self._connection = connection
-        self._sha = sha
-        self._replicated = replicated
-
-    async def send(self, frame: Frame) -> None:
-        at = frame.position
-        with server_words():
-            await self._send(
-                *("EVALSHA", self._sha, 2, scripts.HEAD, scripts.JOURNAL, at.epoch, at.seq, at.crc, frame.data)
-            )
-            if self._replicated:
-                await self._send("WAIT", 1, REPLICA_TIMEOUT_MS)
-
-    async def receive(self) -> Verdict:
-        try:
-            with server_words():
-                verdict = await self._verdict()
-                if self._replicated:
-                    await self._wait(verdict)
-                return verdict
-        except StoreLost as error:
-            return Verdict(Answer.BROKEN, str(error))
-
-    async def _send(self, *command: Any) -> None:
-        await self._connection.send_packed_command(self._connection.pack_command(*command), check_health=False)
-
-    async def _verdict(self) -> Verdict:
-        try:
-            word, detail = await self._connection.read_response(disable_decoding=True)
-        except redis_errors.ResponseError as error:
-            if _word(error) in FULL_WORDS:
-                return Verdict(Answer.REFUSED, f"{_word(error)} {error}")
-            raise
-        return Verdict(Answer(word.decode()), detail.decode())
-
-    async def _wait(self, verdict: Verdict) -> None:
-        """A frame that no replica has yet is not durable: resent, it is a duplicate, and waits again."""
-        replicas = await self._connection.read_response(disable_decoding=True)
-        if replicas < 1 and verdict.answer in (Answer.STORED, Answer.DUPLICATE):
-            raise Unreachable(f"no replica has confirmed frame {verdict.detail} in {REPLICA_TIMEOUT_MS} ms")
-
-    async def close(self) -> None:
-        await self._connection.disconnect(nowait=True)
 
 
 class RedisBackend:

@@ -17,7 +17,8 @@ import logging
 import struct
 import zlib
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from functools import partial
+from typing import Any
 
 from crc32c import crc32c
 
@@ -26,8 +27,8 @@ from hetsched.store.base import JournalCorrupt, Position
 
 log = logging.getLogger("hetsched.store")
 
-T = TypeVar("T")
-Patience = Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]
+Ask = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+"""`patience.patiently`, bound to the life of the store."""
 
 CHUNK_BYTES = 1024 * 1024 - 64  # what a chunk holds at most: with header and checksum below 1 MB
 MAGIC = b"HSJS"
@@ -79,20 +80,20 @@ def _inflate(body: bytes, where: str) -> bytes:
     return out
 
 
-async def write(backend: Backend, manifest: Manifest, state: bytes, patiently: Patience[None]) -> None:
+async def write(backend: Backend, manifest: Manifest, state: bytes, ask: Ask) -> None:
     """Put all chunks, one at a time: an append waits behind at most one of them."""
-    await patiently(lambda: backend.announce(manifest))
+    await ask(partial(backend.announce, manifest))
     for index in range(manifest.chunks):
         chunk = await asyncio.to_thread(encode_chunk, state, index, manifest.chunks)
-        await patiently(lambda index=index, chunk=chunk: backend.put_chunk(manifest.name, index, chunk))  # type: ignore[misc]
+        await ask(partial(backend.put_chunk, manifest.name, index, chunk))
 
 
-async def read(backend: Backend, manifest: Manifest) -> bytes:
+async def read(backend: Backend, manifest: Manifest, ask: Ask) -> bytes:
     """The state. Raises JournalCorrupt."""
     parts = []
     for index in range(manifest.chunks):
         where = f"snapshot {manifest.name}, chunk {index}"
-        chunk = await backend.get_chunk(manifest.name, index)
+        chunk = await ask(partial(backend.get_chunk, manifest.name, index))
         if chunk is None:
             raise JournalCorrupt(where, 0, "is missing")
         parts.append(await asyncio.to_thread(decode_chunk, chunk, index, manifest.chunks, where))
@@ -102,14 +103,14 @@ async def read(backend: Backend, manifest: Manifest) -> bytes:
     return state
 
 
-async def load(backend: Backend, head: Head) -> tuple[Manifest | None, bytes | None]:
+async def load(backend: Backend, head: Head, ask: Ask) -> tuple[Manifest | None, bytes | None]:
     """The newest valid snapshot, or (None, None) where the journal still reaches back to its beginning.
 
     Raises JournalCorrupt, of the newest, if neither of two can be read: the journal before them is gone."""
     errors: list[JournalCorrupt] = []
     for manifest in head.snapshots:
         try:
-            return manifest, await read(backend, manifest)
+            return manifest, await read(backend, manifest, ask)
         except JournalCorrupt as error:
             log.error("%s; falling back to what was before it", error)
             errors.append(error)

@@ -232,7 +232,7 @@ async def test_a_server_that_loads_is_waited_for_and_one_that_is_not_there_is_lo
 async def test_a_replica_has_it_before_it_is_confirmed(
     server: Server, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hetsched.store.redis.REPLICA_TIMEOUT_MS", 200)
+    monkeypatch.setattr("hetsched.store.redis_link.REPLICA_TIMEOUT_MS", 200)
     await server.client.config_set("repl-diskless-sync-delay", 0)
     (data_dir / "r").mkdir()
     replica = await Server(data_dir / "r").start("--port", "0")

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from hetsched.config import Store as StoreConfig
 from hetsched.errors import Deposed
 from hetsched.store import JournalCorrupt, MemoryServer, Store
 from hetsched.store.snapshot import CHUNK_BYTES, RAW, ZLIB, decode_chunk, encode_chunk
@@ -156,11 +157,12 @@ async def test_a_snapshot_is_due_by_bytes_or_by_time_but_not_without_news() -> N
     assert not store.snapshot_due
     await append_lines(store, b"a")
     assert not store.snapshot_due
-    store._config = type(store._config)(snapshot_bytes=1)  # type: ignore[attr-defined]
+    keeper = store._keeper  # type: ignore[attr-defined]
+    keeper._config = StoreConfig(snapshot_bytes=1)
     assert store.snapshot_due
     await store.save_snapshot(b"a")
     assert not store.snapshot_due
-    store._config = type(store._config)(snapshot_every=0.0)  # type: ignore[attr-defined]
+    keeper._config = StoreConfig(snapshot_every=0.0)
     assert not store.snapshot_due
     await append_lines(store, b"b")
     assert store.snapshot_due
