@@ -231,16 +231,17 @@ def test_the_command_serves_as_well() -> None:
 
 
 def test_when_one_lost_gpu_breaks_the_command_the_others_are_asked_one_by_one() -> None:
-    command = Command(q=document(gpu(0), gpu(1)))
+    command = Command(q=document(gpu(0), gpu(1), gpu(2)))
     nvidia = vendor(lambda: SmiSource(command))
     found = devices(nvidia)
     command.answers = {
+        UUID.format(2): "Failed to initialize NVML: Unknown Error",
         "x": "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.",
         UUID.format(0): document(gpu(0)),
     }
     readings = nvidia.read(found)
-    assert health(readings) == {"gpu-0": "healthy", "gpu-1": "failed"}
-    assert readings[0].utilization_percent == 37.0
+    assert health(readings) == {"gpu-0": "healthy", "gpu-1": "failed", "gpu-2": "suspect"}
+    assert (readings[0].utilization_percent, readings[2].reason.partition(":")[0]) == (37.0, "unreadable")
 
 
 def test_the_command_names_partitions_once() -> None:
@@ -253,6 +254,10 @@ def test_the_command_names_partitions_once() -> None:
     nvidia.read(found)
     assert health(nvidia.read(found)) == {"gpu-0": "healthy"}
     assert command.calls.count("-L") == 1
+    command.answers["q"] = document(gpu(0, mig="Enabled", extra=f"<mig_devices>{partition(0, 9)}</mig_devices>"))
+    command.answers["L"] = listing.replace("MIG-abc", "MIG-xyz")
+    assert nvidia.read(found) == [], "the old partition is gone"
+    assert [f.mask for f in nvidia.discover()] == ["MIG-xyz"]
 
 
 def test_a_command_that_fails_hangs_or_is_absent_is_an_error_of_the_vendor(tmp_path: Path) -> None:

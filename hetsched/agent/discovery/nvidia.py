@@ -26,7 +26,7 @@ from hetsched.agent.discovery.nvidia_smi import (
 from hetsched.agent.discovery.nvidia_state import LOST, GpuState, found_devices, link_groups, readings
 from hetsched.agent.discovery.nvml import NvmlSource
 from hetsched.agent.discovery.sysfs import pci_answers, pci_functions, pci_numa
-from hetsched.agent.discovery.vendor import Device, FoundDevice, VendorError
+from hetsched.agent.discovery.vendor import SUSPECT, Device, FoundDevice, VendorError, Verdict
 from hetsched.agent.discovery.xid import XidEvent
 from hetsched.wire import DeviceReading
 
@@ -59,7 +59,8 @@ class SmiSource:
         self._run = run
         self._messages = messages
         self._known: list[GpuState] = []
-        self._listing: dict[tuple[str, int], tuple[str, str]] | None = None
+        self._listing: dict[tuple[str, int], tuple[str, str]] = {}
+        self._listed: list[str] = []
 
     def states(self) -> list[GpuState]:
         """Every GPU. Where one lost GPU makes the command fail as a whole, the others are asked one by one."""
@@ -69,12 +70,12 @@ class SmiSource:
             if error.lost is None or not self._known:
                 raise
             return [self._alone(known, error.lost) for known in self._known]
-        if any(state.partitions for state in states):
-            if self._listing is None:
-                self._listing = parse_list(self._run(["-L"]))
-            states = name_partitions(states, self._listing)
-        self._known = states
-        return states
+        parts = [part.uuid for state in states for part in state.partitions]
+        if parts != self._listed:  # names are asked for only when there are other partitions than last time
+            self._listing = parse_list(self._run(["-L"])) if parts else {}
+            self._listed = parts
+        self._known = name_partitions(states, self._listing)
+        return self._known
 
     def links(self) -> list[tuple[str, str]]:
         uuids = {state.index: state.uuid for state in self._known if state.uuid}
@@ -93,9 +94,11 @@ class SmiSource:
         if known.pci == lost or known.uuid is None:
             return gone
         try:
-            return next(iter(parse_smi(self._run(["-q", "-x", "-i", known.uuid]))), gone)
-        except SmiError:
-            return gone
+            states = parse_smi(self._run(["-q", "-x", "-i", known.uuid]))
+        except SmiError as error:
+            unreadable = Verdict(SUSPECT, f"unreadable: {error}")
+            return gone if error.lost == known.pci else msgspec.structs.replace(gone, verdict=unreadable)
+        return msgspec.structs.replace(states[0], index=known.index) if states else gone
 
 
 class Nvidia:
