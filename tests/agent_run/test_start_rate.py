@@ -1,6 +1,6 @@
 """How many tasks a node starts and ends in a second, and what a shim weighs.
 
-Last honest figures are in the note below `hetsched.agent.shim`; the bounds here only catch a mistake of another order.
+Last honest figures are in the note in `hetsched/agent/shim/__init__.py`; the bounds here only catch a mistake of another order.
 """
 
 from __future__ import annotations
