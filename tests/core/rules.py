@@ -1,0 +1,282 @@
+"""The rules of placing, written down a second time: slow, in plain Python, from the contract and not from the core.
+
+`judge(before, facts)` replays one decide() on a snapshot and raises where a placement or a claim breaks a rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hetsched import _core
+from hetsched._core import Core
+
+Fact = tuple[Any, ...]
+
+
+@dataclass
+class Device:
+    kind: int
+    model: int
+    memory: int
+    numa: int
+    nvlink: int
+    usable: bool = True
+
+
+@dataclass
+class Node:
+    cpu: int
+    memory: int
+    devices: list[Device]
+    is_open: bool = True
+    domain: int = -1
+
+
+@dataclass
+class Shape:
+    cpu: int
+    memory: int
+    asks: list[tuple[Any, ...]]
+    same: int
+    levels: dict[int, int] = field(default_factory=dict)
+
+    def amounts(self) -> dict[int, int]:
+        return {0: self.cpu, 1: self.memory, **{2 + ask[0]: ask[1] * 1000 + ask[2] * ask[3] for ask in self.asks}}
+
+    def device_milli(self) -> int:
+        return sum(ask[1] * 1000 + ask[2] * ask[3] for ask in self.asks)
+
+
+@dataclass
+class Book:
+    """What was told to the core about the cluster."""
+
+    nodes: dict[int, Node] = field(default_factory=dict)
+    shapes: dict[int, Shape] = field(default_factory=dict)
+    limits: dict[int, dict[int, int]] = field(default_factory=dict)
+    parents: dict[int, int] = field(default_factory=lambda: {0: _core.NONE})
+    gangs: dict[int, tuple[int, int]] = field(default_factory=dict)  # min_size, column
+    left: dict[int, int] = field(default_factory=dict)  # members that succeeded and are forgotten
+
+    def node(self, slot: int, cpu: int, memory: int, devices: list[tuple[int, int, int, int, int]]) -> None:
+        self.nodes[slot] = Node(cpu, memory, [Device(*row) for row in devices])
+
+    def shape(self, slot: int, cpu: int, memory: int, asks: list[tuple[Any, ...]], same: int) -> None:
+        self.shapes[slot] = Shape(cpu, memory, asks, same)
+
+    def queue(self, slot: int, parent: int) -> None:
+        self.parents[slot] = parent
+
+    def forget_node(self, node: int) -> None:
+        del self.nodes[node]
+        for shape in self.shapes.values():
+            shape.levels.pop(node, None)
+
+    def above(self, queue: int) -> list[int]:
+        found = []
+        while queue != _core.NONE:
+            found.append(queue)
+            queue = self.parents[queue]
+        return found
+
+
+@dataclass
+class Holding:
+    """What a task has, or claims."""
+
+    task: int
+    node: int
+    pieces: tuple[tuple[int, int], ...]
+
+
+class Snapshot:
+    """The core before a decision, and what its facts make of it."""
+
+    def __init__(self, core: Core, book: Book) -> None:
+        self.core, self.book = core, book
+        self.rows = {task: core.task(task) for task in core.page(-1, 10**6, (1 << 12) - 1)}
+        self.state = {task: row.state for task, row in self.rows.items()}
+        self.holdings: dict[int, Holding] = {}
+        self.claimed_victims: set[int] = set()
+        for task in self.rows:
+            placement, claim = core.placement(task), core.claim(task)
+            if placement is not None:
+                self.holdings[task] = Holding(task, placement.node, placement.devices)
+            if claim is not None:
+                self.claimed_victims.update(claim[2])
+                self.holdings[task] = self.claim_of(task, claim[0])
+        self.now_ns = 0
+
+    def claim_of(self, task: int, node: int) -> Holding:
+        return Holding(task, node, CLAIMS[task])
+
+    # ---------------------------------------------------------------- fits
+
+    def fits(self, task: int, node: int, without: frozenset[int] = frozenset()) -> bool:
+        """Exact: on this node, beside everybody but `without`, limits included."""
+        return self.within_limits(task, without) and self.has_room(task, node, without)
+
+    def has_room(self, task: int, node: int, without: frozenset[int] = frozenset()) -> bool:
+        shape, place = self.book.shapes[self.rows[task].shape], self.book.nodes.get(node)
+        if place is None or not place.is_open or shape.levels.get(node, 1) == 0:
+            return False
+        others = [held for held in self.holdings.values() if held.node == node and held.task not in without and held.task != task]
+        shapes = [self.book.shapes[self.rows[held.task].shape] for held in others]
+        if place.cpu - sum(other.cpu for other in shapes) < shape.cpu or place.memory - sum(other.memory for other in shapes) < shape.memory:
+            return False
+        share, memory = self.use_of(node, others)
+        if shape.same and shape.asks:
+            by = "numa" if shape.same == 1 else "nvlink"
+            islands = {getattr(device, by) for device in place.devices} - {-1}
+            return any(devices_suffice(shape, place, share, memory, lambda device: getattr(device, by) == island)  # noqa: B023
+                       for island in islands)
+        return devices_suffice(shape, place, share, memory, lambda device: True)
+
+    def use_of(self, node: int, others: list[Holding]) -> tuple[dict[int, int], dict[int, int]]:
+        share: dict[int, int] = {}
+        memory: dict[int, int] = {}
+        for held in others:
+            asks = {ask[0]: ask for ask in self.book.shapes[self.rows[held.task].shape].asks}
+            for index, milli in held.pieces:
+                device = self.book.nodes[node].devices[index]
+                share[index] = share.get(index, 0) + milli
+                memory[index] = memory.get(index, 0) + (device.memory if milli == 1000 else asks[device.kind][4])
+        return share, memory
+
+    def within_limits(self, task: int, without: frozenset[int] = frozenset()) -> bool:
+        for queue in self.book.above(self.rows[task].queue):
+            for resource, most in self.book.limits.get(queue, {}).items():
+                used = sum(self.book.shapes[self.rows[held.task].shape].amounts().get(resource, 0) for held in self.holdings.values()
+                           if held.task not in without and queue in self.book.above(self.rows[held.task].queue))
+                wanted = self.book.shapes[self.rows[task].shape].amounts()
+                if resource in wanted and used + wanted[resource] > most:
+                    return False
+        return True
+
+    # ---------------------------------------------------------------- victims
+
+    def present(self, gang: int) -> int:
+        members = self.core.gang_members(gang)
+        here = sum(self.state[member] in (_core.PLACED, _core.RUNNING, _core.SUCCEEDED) for member in members)
+        return here + self.book.left.get(gang, 0)
+
+    def stoppable(self, preemptor_qos: int) -> list[int]:
+        return [task for task, row in self.rows.items() if row.qos > preemptor_qos and row.flags & _core.PREEMPTIBLE
+                and row.gang == _core.NONE and self.state[task] in (_core.PLACED, _core.RUNNING) and task not in self.claimed_victims]
+
+    def on_node(self, node: int, tasks: frozenset[int]) -> frozenset[int]:
+        return frozenset(task for task in tasks if self.holdings[task].node == node)
+
+    def judge_claim(self, task: int, node: int, victims: tuple[int, ...]) -> None:
+        gone = frozenset(victims)
+        assert victims and len(gone) == len(victims)
+        assert not any(self.fits(task, anywhere) for anywhere in self.book.nodes), "it evicts although it fits"
+        for victim in victims:
+            row = self.rows[victim]
+            assert row.qos > self.rows[task].qos and row.flags & _core.PREEMPTIBLE
+            assert self.state[victim] in (_core.PLACED, _core.RUNNING) and victim not in self.claimed_victims
+        assert self.fits(task, node, gone), "it evicts and does not fit"
+        for unit in self.units(victims):
+            assert not self.fits(task, node, gone - unit), f"{sorted(unit)} need not go"
+
+    def units(self, victims: tuple[int, ...]) -> list[frozenset[int]]:
+        """Tasks; members of a gang together if the gang goes as a whole."""
+        units = []
+        for victim in victims:
+            gang = self.rows[victim].gang
+            running = frozenset(member for member in self.core.gang_members(gang)
+                                if self.state[member] in (_core.PLACED, _core.RUNNING)) if gang != _core.NONE else frozenset()
+            if gang == _core.NONE:
+                units.append(frozenset({victim}))
+                continue
+            mine = running & frozenset(victims)
+            if self.present(gang) - len(mine) < self.book.gangs[gang][0]:
+                assert running == mine, "a gang that falls below its least goes as a whole"
+                units.append(running)
+            else:
+                units.append(frozenset({victim}))
+        return units
+
+
+CLAIMS: dict[int, tuple[tuple[int, int], ...]] = {}
+
+
+def devices_suffice(shape: Shape, node: Node, share: dict[int, int], memory: dict[int, int], allowed: Any) -> bool:
+    for kind, whole, parts, milli, each, models in shape.asks:
+        right = [index for index, device in enumerate(node.devices)
+                 if device.kind == kind and device.usable and allowed(device) and (not models or device.model in models)
+                 and (device.memory < 0 or device.memory >= each)]
+        free = [index for index in right if not share.get(index)]
+        partly = [index for index in right if share.get(index) and share[index] + milli <= 1000
+                  and (node.devices[index].memory < 0 or memory[index] + each <= node.devices[index].memory)]
+        if len(free) < whole or (parts and len(free) - whole + len(partly) < parts):
+            return False
+    return True
+
+
+def judge_pieces(snapshot: Snapshot, task: int, node: int, pieces: tuple[tuple[int, int], ...]) -> None:
+    shape, place = snapshot.book.shapes[snapshot.rows[task].shape], snapshot.book.nodes[node]
+    assert len({index for index, _ in pieces}) == len(pieces)
+    for kind, whole, parts, milli, each, models in shape.asks:
+        mine = [(index, share) for index, share in pieces if place.devices[index].kind == kind]
+        assert sorted(share for _, share in mine) == sorted([1000] * whole + [milli] * parts)
+        for index, _ in mine:
+            device = place.devices[index]
+            assert device.usable and (not models or device.model in models) and (device.memory < 0 or device.memory >= each)
+    assert sum(ask[1] + ask[2] for ask in shape.asks) == len(pieces)
+    if shape.same and pieces:
+        islands = {getattr(place.devices[index], "numa" if shape.same == 1 else "nvlink") for index, _ in pieces}
+        assert len(islands) == 1 and -1 not in islands
+
+
+def judge_rest(snapshot: Snapshot, levels: int, evicts: bool) -> None:
+    """Nobody who fits was left waiting; `evicts`: nor anybody who would fit if all were gone who may be stopped singly."""
+    for task, row in snapshot.rows.items():
+        waits = snapshot.state[task] == _core.QUEUED and task not in snapshot.holdings
+        if waits and row.gang == _core.NONE and levels >> row.qos & 1:
+            gone = frozenset(snapshot.stoppable(row.qos)) if evicts else frozenset()
+            assert not any(snapshot.has_room(task, node, gone) and snapshot.within_limits(task, snapshot.on_node(node, gone))
+                           for node in snapshot.book.nodes), f"task {task} fits and waits"
+
+
+def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> None:
+    """One decide(): every placement and claim in turn, then that nobody who fits was left."""
+    begun: dict[int, int] = {}
+    for fact in facts:
+        if fact[0] == _core.F_PLACED:
+            _, task, attempt, node, _, pieces = fact
+            assert snapshot.state[task] == _core.QUEUED and attempt == snapshot.rows[task].attempt + 1
+            assert snapshot.fits(task, node), f"task {task} does not fit on node {node}"
+            judge_pieces(snapshot, task, node, pieces)
+            gang = snapshot.rows[task].gang
+            if gang != _core.NONE:
+                begun[gang] = begun.get(gang, 0) + 1
+            snapshot.holdings[task] = Holding(task, node, pieces)
+            snapshot.state[task] = _core.PLACED
+        elif fact[0] == _core.F_CLAIMED:
+            _, task, node, _, pieces, victims = fact
+            snapshot.judge_claim(task, node, victims)
+            judge_pieces(snapshot, task, node, pieces)
+            CLAIMS[task] = pieces
+            snapshot.holdings[task] = Holding(task, node, pieces)
+            snapshot.claimed_victims.update(victims)
+        elif fact[0] == _core.F_STOPPING:
+            snapshot.state[fact[1]] = _core.STOPPING
+        else:
+            raise AssertionError(f"decide() wrote {fact}")
+    judge_gangs(snapshot, begun)
+    judge_rest(snapshot, levels, evicts)
+
+
+def judge_gangs(snapshot: Snapshot, begun: dict[int, int]) -> None:
+    for gang in begun:
+        least, column = snapshot.book.gangs[gang]
+        members = snapshot.core.gang_members(gang)
+        stopping = sum(snapshot.state[member] == _core.STOPPING for member in members)
+        assert snapshot.present(gang) + stopping >= least
+        if column >= 0:
+            nodes = {snapshot.holdings[member].node for member in members if member in snapshot.holdings
+                     and snapshot.state[member] in (_core.PLACED, _core.RUNNING)}
+            places = nodes if column == 8 else {snapshot.book.nodes[node].domain for node in nodes}
+            assert len(places) == 1
