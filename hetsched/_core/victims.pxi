@@ -187,6 +187,67 @@ cdef inline int gets_in(Tables* t, uint32_t task, uint32_t node, uint32_t* piece
     return fit(t, node, shape, pieces, &worst)
 
 
+# ---------------------------------------------------------------- who is leaving already
+
+cdef bint somebody_leaves(Tables* t) noexcept nogil:
+    """There are claims that wait for their victims."""
+    cdef uint32_t node
+    for node in range(t.nodes_used):
+        if t.nodes[node].claims > 0:
+            return True
+    return False
+
+
+cdef bint lift_leaving(Tables* t, uint32_t node, int sign) noexcept nogil:
+    """Lift (1) or put back (-1) the victims of earlier claims on this node. What those claims took stays taken, so what is free then is
+    what will be left over. Returns whether there is any."""
+    cdef uint32_t slot = t.nodes[node].allocation_first
+    cdef bint found = False
+    while slot != NONE_:
+        if t.allocations[slot].claim != NONE_:
+            lift_task(t, t.allocations[slot].task, sign)
+            found = True
+        slot = t.allocations[slot].next_on_node
+    return found
+
+
+cdef bint will_get_in(Tables* t, uint32_t task) noexcept nogil:
+    """Somewhere there will be room for it when those have left who leave anyhow: then nobody else is stopped for it."""
+    cdef uint32_t pieces[MAX_PIECES]
+    cdef uint32_t node
+    cdef bint fits
+    cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
+    for node in range(t.nodes_used):
+        if not t.nodes[node].is_open or level_of(shape, node) == 0 or not lift_leaving(t, node, 1):
+            continue
+        fits = gets_in(t, task, node, pieces) >= 0
+        lift_leaving(t, node, -1)
+        if fits:
+            return True
+    return False
+
+
+cdef bint is_minimal_later(Tables* t, uint32_t task, uint32_t node) noexcept nogil:
+    """The set that is lifted now is still minimal when those have left who leave anyhow."""
+    cdef uint32_t pieces[MAX_PIECES]
+    cdef uint32_t at
+    cdef bint needed = True
+    if not lift_leaving(t, node, 1):
+        return True
+    for at in range(t.units_size):
+        if not t.units[at].is_in:
+            continue
+        if t.units[at].gang == NONE_ and t.tasks[t.units[at].task].gang != NONE_ and has_whole(t, t.tasks[t.units[at].task].gang, True):
+            continue
+        put_back(t, at)
+        needed = gets_in(t, task, node, pieces) < 0
+        lift(t, at)
+        if not needed:
+            break
+    lift_leaving(t, node, -1)
+    return needed
+
+
 # ---------------------------------------------------------------- the search
 
 cdef bint is_hopeless(Tables* t, uint32_t node, ShapeRecord* shape, int preemptor_qos) noexcept nogil:
@@ -227,6 +288,9 @@ cdef bint find_minimal(Tables* t, uint32_t task, uint32_t node) noexcept nogil:
         put_back(t, <uint32_t> at)
         if gets_in(t, task, node, pieces) < 0:
             lift(t, <uint32_t> at)
+    if not is_minimal_later(t, task, node):
+        put_all_back(t)
+        return False
     return True
 
 
@@ -281,6 +345,8 @@ cdef int claim_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
     cdef int qos = qos_of(&t.tasks[task])
     cdef uint32_t node
     t.plan.node = NONE_
+    if somebody_leaves(t) and will_get_in(t, task):
+        return 0
     for node in range(t.nodes_used):
         if is_hopeless(t, node, shape, qos):
             continue

@@ -70,12 +70,11 @@ cdef class Whole(Questions):
         read_scalars(t, &scalars)
         sections = [
             sizes_section(), raw(&scalars, sizeof(Scalars)),
-            raw(t.tasks, t.tasks_used * sizeof(TaskRecord)), raw(t.keys.base, <size_t> t.keys.used * 8),
+            plain_tasks(t), raw(t.keys.base, <size_t> t.keys.used * 8),
             raw(t.checkpoints, t.checkpoints_used * sizeof(int64_t)),
             raw(t.allocations, t.allocations_used * sizeof(AllocationRecord)), raw(t.pieces.base, <size_t> t.pieces.used * 8),
-            raw(t.nodes, t.nodes_used * sizeof(NodeRecord)), raw(t.devices, t.devices_used * sizeof(DeviceRecord)),
-            raw(t.shapes, t.shapes_used * sizeof(ShapeRecord)), raw(t.queues, t.queues_used * sizeof(QueueRecord)),
-            raw(t.gangs, t.gangs_used * sizeof(GangRecord)),
+            plain_nodes(t), raw(t.devices, t.devices_used * sizeof(DeviceRecord)),
+            plain_shapes(t), plain_queues(t), plain_gangs(t),
             *[raw(t.shapes[at].levels, t.shapes[at].levels_size) for at in range(t.shapes_used)],
             *[raw(t.device_runs[at].at, <size_t> t.device_runs[at].size * 4) for at in range(65)],
         ]
@@ -91,6 +90,63 @@ cdef class Whole(Questions):
         rebuild(&core.t)
         core._checked()
         return core
+
+
+# Equal states dump to equal bytes: what is derived, and every pointer, is blanked in the copy.
+
+cdef bytes plain_tasks(Tables* t):
+    cdef bytes section = raw(t.tasks, t.tasks_used * sizeof(TaskRecord))
+    cdef TaskRecord* records = <TaskRecord*> <char*> section
+    cdef uint32_t at
+    for at in range(t.tasks_used):
+        if is_waiting(&records[at]):
+            records[at].place = NONE_
+    return section
+
+
+cdef bytes plain_nodes(Tables* t):
+    cdef bytes section = raw(t.nodes, t.nodes_used * sizeof(NodeRecord))
+    cdef NodeRecord* records = <NodeRecord*> <char*> section
+    cdef uint32_t at
+    for at in range(t.nodes_used):
+        records[at].marked = False
+        memset(records[at].evictable, 0, sizeof(records[at].evictable))
+    return section
+
+
+cdef bytes plain_shapes(Tables* t):
+    cdef bytes section = raw(t.shapes, t.shapes_used * sizeof(ShapeRecord))
+    cdef ShapeRecord* records = <ShapeRecord*> <char*> section
+    cdef uint32_t at
+    for at in range(t.shapes_used):
+        records[at].levels = NULL
+        records[at].pending = 0
+        records[at].column = NONE_
+        records[at].lane_first = NONE_
+        records[at].idle_since = 0
+    return section
+
+
+cdef bytes plain_queues(Tables* t):
+    cdef bytes section = raw(t.queues, t.queues_used * sizeof(QueueRecord))
+    cdef QueueRecord* records = <QueueRecord*> <char*> section
+    cdef uint32_t at
+    for at in range(t.queues_used):
+        records[at].key = 0
+        records[at].key_stale = True
+        memset(records[at].bucket, 0, sizeof(records[at].bucket))
+        memset(records[at].active_at, 0, sizeof(records[at].active_at))
+    return section
+
+
+cdef bytes plain_gangs(Tables* t):
+    cdef bytes section = raw(t.gangs, t.gangs_used * sizeof(GangRecord))
+    cdef GangRecord* records = <GangRecord*> <char*> section
+    cdef uint32_t at
+    for at in range(t.gangs_used):
+        memset(&records[at].members, 0, sizeof(Slots))
+        records[at].is_stale = False
+    return section
 
 
 cdef list read_sections(bytes data):
