@@ -225,7 +225,7 @@ _FIELDS: dict[str, Reader[Any]] = {
     "estimate": reader.seconds(),
     "time_limit": reader.seconds(above_zero=True),
     "grace": reader.seconds(),
-    "retries": reader.integer(0, 1000),
+    "retries": reader.integer(0, 255),
     "retry_on": items(text(128), 32),
     "command": _command,
     "env": mapping(
