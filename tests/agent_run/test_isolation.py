@@ -130,6 +130,8 @@ def test_root_runs_tasks_as_somebody_else_unless_allowed() -> None:
 
 @as_root
 def test_a_task_may_name_only_listed_users() -> None:
+    with pytest.raises(Refusal, match="there is no user nobody-of-that-name"):
+        account_for(Policy(), "nobody-of-that-name")
     with pytest.raises(Refusal, match=r"agent\.users"):
         account_for(Policy(), "daemon")
     assert account_for(Policy(users=("daemon",)), "daemon").name == "daemon"

@@ -31,7 +31,6 @@ async def test_an_exit_says_itself(bench: Bench, script: str, succeeded: bool, e
     [
         (["no-such-program"], {}, "cannot_start: No such file or directory: no-such-program"),
         (["true"], {"workdir": "/no/such/place"}, "cannot_start: No such file or directory: /no/such/place"),
-        (["true"], {"user": "nobody-of-that-name"}, "cannot_start: there is no user nobody-of-that-name on this node"),
         (["true"], {"devices": (("gpu-99", 1000),)}, "cannot_start: this node has no gpu-99"),
         (["/dev"], {}, "cannot_start: Permission denied: /dev"),
     ],
