@@ -32,6 +32,7 @@ SOCKET_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
 CONNECT_PATIENCE_S = 30.0  # for a server that nobody answers for; one that loads is waited for without end
 OLDEST = (6, 2)
+RELOADS_AS_NOBODY = (7, 2)  # from here on; before, as user default (see server.py)
 _MANIFESTS = msgspec.json.Decoder(tuple[Manifest, ...])
 _MANIFEST = msgspec.json.Decoder(Manifest)
 
@@ -81,6 +82,7 @@ class RedisBackend:
                 await asyncio.sleep(0.05)
         self._check_version((await self._info("server")).get("redis_version"))
         await self._check_eviction()
+        await self._check_reload()
 
     async def head(self) -> Head | None:
         fields = await self._do("HGETALL", scripts.HEAD)
@@ -207,6 +209,20 @@ class RedisBackend:
             raise ConfigError(
                 f"the store's server has maxmemory-policy {policy} and would throw the journal away when memory runs "
                 "short; set it to noeviction, or give the journal a server of its own"
+            )
+
+    async def _check_reload(self) -> None:
+        """Older servers reload their file as user default, and forget the journal where that one is restricted."""
+        if not () < self._version < RELOADS_AS_NOBODY:
+            return
+        answer = await self._allowed("ACL", "LIST")
+        rules = [_text(line).split() for line in answer or []]
+        default = next((words for words in rules if words[:2] == ["user", "default"]), None)
+        restricted = default is not None and (not {"~*", "+@all"} <= set(default) or any(w[0] == "-" for w in default))
+        if restricted:
+            raise ConfigError(
+                "the store's server reloads its append-only file as user default, who is restricted, and would silently drop "
+                "the journal at its next restart; upgrade it to 7.2 or Valkey, or: ACL SETUSER default ~* +@all >PASSWORD"
             )
 
 

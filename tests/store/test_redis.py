@@ -204,6 +204,19 @@ async def test_a_server_that_would_evict_the_journal_is_refused(server: Server, 
         await store.open()
 
 
+async def test_an_old_server_that_would_not_reload_the_journal_is_refused(
+    server: Server, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hetsched.store.redis.RELOADS_AS_NOBODY", (99, 0))
+    await server.client.execute_command("ACL", "SETUSER", "sched", "on", ">pw", "~{hetsched}:*", "+@all")
+    async with opened_store(f"unix://sched:pw@{server.socket}", data_dir / "d"):
+        pass
+    await server.client.execute_command("ACL", "SETUSER", "default", "-@dangerous")
+    store = await open_store(f"unix://sched:pw@{server.socket}", data_dir / "d", config())
+    with pytest.raises(ConfigError, match="silently drop the journal"):
+        await store.open()
+
+
 async def test_a_server_that_loads_is_waited_for_and_one_that_is_not_there_is_lost(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
