@@ -6,6 +6,7 @@ Not allowed: ConfigError. A primary that turned read-only, and anything unheard 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -53,8 +54,12 @@ def _forbidden(error: Exception) -> ConfigError:
 
 
 def first_word(error: Exception) -> str:
-    """The error's first word, which the client cuts off for those it knows."""
-    return _CUT_WORDS.get(type(error)) or str(error).split(" ", 1)[0]
+    """The error's first word, which the client cuts off where it knows it, and servers before 7.0 hide in a script's story."""
+    if type(error) in _CUT_WORDS:
+        return _CUT_WORDS[type(error)]
+    text = str(error)
+    inside = re.search(r"-([A-Z]+) ", text) if text.startswith("Error running script") else None
+    return inside[1] if inside else text.split(" ", 1)[0]
 
 
 def _sorted(error: redis_errors.ResponseError) -> Exception:

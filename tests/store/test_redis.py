@@ -85,11 +85,12 @@ async def test_no_answer_in_time_is_asked_again(
 ) -> None:
     monkeypatch.setattr("hetsched.store.appender.ANSWER_TIMEOUT_S", 0.1)
     async with opened_store(server.url, data_dir / "d") as (store, _):
-        await server.client.execute_command("CLIENT", "PAUSE", 300, "WRITE")
-        await asyncio.wait_for(store.append(b"a"), 10)
+        await store.append(b"a")
+        await server.client.execute_command("CLIENT", "PAUSE", 300, "ALL")
+        await asyncio.wait_for(store.append(b"b"), 10)
         assert store.stats().reconnects_total >= 1
     async with opened_store(server.url, data_dir / "d") as (_, opened):
-        assert await replay(opened) == [b"a"]
+        assert await replay(opened) == [b"a", b"b"]
 
 
 async def test_a_full_server_refuses_new_work_and_what_waits_goes_through_once_there_is_room(
