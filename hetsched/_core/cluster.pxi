@@ -306,9 +306,15 @@ cdef class ClusterDoors(Tabled):
         return slot
 
     def remove_gang(self, uint32_t gang):
+        cdef uint32_t at
+        cdef Slots* members
         self._gang(gang)
-        if self.t.gangs[gang].members.size:
-            raise ValueError(f"gang {gang} has {self.t.gangs[gang].members.size} members in the table")
+        members = &self.t.gangs[gang].members
+        for at in range(members.size):
+            if not is_terminal(&self.t.tasks[members.at[at]]):
+                raise ValueError(f"gang {gang} has a member that has not ended, task {members.at[at]}")
+        for at in range(members.size):
+            self.t.tasks[members.at[at]].gang = NONE_
         drop_slots(&self.t.gangs[gang].members)
         self.t.gangs[gang].is_present = False
         self.t.gangs[gang].next_free = self.t.gangs_free

@@ -40,15 +40,12 @@ cdef class Questions(TaskDoors):
         return record.node, record.cost, tuple(victims)
 
     def tasks_on(self, uint32_t node):
-        cdef uint32_t slot
         self._node(node)
-        found = []
-        slot = self.t.nodes[node].allocation_first
-        while slot != NONE_:
-            if not self.t.allocations[slot].is_claim:
-                found.append(self.t.allocations[slot].task)
-            slot = self.t.allocations[slot].next_on_node
-        return sorted(found)
+        return tasks_holding(&self.t, node, False)
+
+    def claims_on(self, uint32_t node):
+        self._node(node)
+        return tasks_holding(&self.t, node, True)
 
     def gang_members(self, uint32_t gang):
         self._gang(gang)
@@ -140,6 +137,17 @@ cdef class Questions(TaskDoors):
         growing = held["tasks"] + held["keys"] + held["index"] + held["lanes"]
         held["per_waiting_task"] = growing // max(1, t.tasks_count)
         return held
+
+
+cdef list tasks_holding(Tables* t, uint32_t node, bint claims):
+    """Tasks whose attempt, or whose claim, is on the node, by slot."""
+    cdef uint32_t slot = t.nodes[node].allocation_first
+    found = []
+    while slot != NONE_:
+        if t.allocations[slot].is_claim == claims:
+            found.append(t.allocations[slot].task)
+        slot = t.allocations[slot].next_on_node
+    return sorted(found)
 
 
 cdef tuple device_pairs(Tables* t, AllocationRecord* record):

@@ -139,19 +139,20 @@ cdef tuple fact_tuple(const uint8_t* at, size_t size):
 
 
 cdef list facts_list(const uint8_t* data, size_t begin, size_t end):
+    """(first byte, byte after the last, tuple) of every record."""
     cdef size_t size
     records = []
     while begin < end:
         size = length_of(data + begin, end - begin)
         if size == 0:
             raise ValueError(f"offset {begin}: the record is cut off or of no known kind")
-        records.append(fact_tuple(data + begin, size))
+        records.append((begin, begin + size, fact_tuple(data + begin, size)))
         begin += size
     return records
 
 
-def read_facts(bytes facts):
-    """All records of a frame, as tuples (see F_* in the .pyi). ValueError names the offset of a malformed one."""
+def split_facts(bytes facts):
+    """See `_core.pyi`."""
     return facts_list(facts, 0, len(facts))
 
 

@@ -29,13 +29,22 @@ cdef class TaskDoors(ClusterDoors):
     def peek_facts(self, size_t offset):
         if offset > self.t.facts.size:
             raise ValueError(f"offset {offset} is behind the end {self.t.facts.size}")
-        return facts_list(self.t.facts.data, offset, self.t.facts.size), self.t.facts.size
+        return [fact for _, _, fact in facts_list(self.t.facts.data, offset, self.t.facts.size)], self.t.facts.size
+
+    @property
+    def replaying(self):
+        return bool(self.t.replaying)
+
+    @replaying.setter
+    def replaying(self, bint value):
+        self.t.replaying = value
 
     def apply(self, bytes facts, on_words):
         cdef const uint8_t* data = facts
         cdef size_t end = len(facts)
         cdef size_t at = 0, size
         cdef const char* why
+        cdef bint was_replaying = self.t.replaying
         self.t.replaying = True
         try:
             while at < end:
@@ -53,7 +62,7 @@ cdef class TaskDoors(ClusterDoors):
                         raise ValueError(f"offset {at}: {fact_tuple(data + at, size)}: {why.decode()}")
                 at += size
         finally:
-            self.t.replaying = False
+            self.t.replaying = was_replaying
         self._checked()
 
     # ------------------------------------------------------------------ in

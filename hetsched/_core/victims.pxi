@@ -5,6 +5,8 @@
 # their least). Nothing is stopped where it does not help; what the set holds of devices is at most blast_radius x what is asked (one
 # device at least). Over nodes the cheapest: least urgent victims first, then least lost work, then lowest slot.
 #
+# Nobody is stopped where those who leave anyhow (victims of earlier claims) will leave room.
+#
 # How: everybody who may go is lifted off the node (the same arithmetic as a real end, on the real tables, put back afterwards). If it
 # fits then, they are put back and lifted one by one, least urgent and cheapest first, until it fits; then put back one by one, dearest
 # first, wherever it still fits without. Fitting is monotone in what is lifted, so the result is minimal.

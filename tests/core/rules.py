@@ -168,6 +168,14 @@ class Snapshot:
     def on_node(self, node: int, tasks: frozenset[int]) -> frozenset[int]:
         return frozenset(task for task in tasks if self.holdings[task].node == node)
 
+    def leaving(self, node: int) -> frozenset[int]:
+        """Victims of claims that still hold something here."""
+        return self.on_node(node, frozenset(task for task in self.claimed_victims if task in self.holdings))
+
+    def will_fit(self, task: int) -> bool:
+        """Once those have left who leave anyhow: then nobody else is stopped for it."""
+        return any(self.fits(task, node, self.leaving(node)) for node in self.book.nodes)
+
     def judge_claim(self, task: int, node: int, victims: tuple[int, ...]) -> None:
         gone = frozenset(victims)
         assert victims and len(gone) == len(victims)
@@ -235,9 +243,11 @@ def judge_rest(snapshot: Snapshot, levels: int, evicts: bool) -> None:
     for task, row in snapshot.rows.items():
         waits = snapshot.state[task] == _core.QUEUED and task not in snapshot.holdings
         if waits and row.gang == _core.NONE and levels >> row.qos & 1:
-            gone = frozenset(snapshot.stoppable(row.qos)) if evicts else frozenset()
-            assert not any(snapshot.has_room(task, node, gone) and snapshot.within_limits(task, snapshot.on_node(node, gone))
-                           for node in snapshot.book.nodes), f"task {task} fits and waits"
+            assert not any(snapshot.fits(task, node) for node in snapshot.book.nodes), f"task {task} fits and waits"
+            if evicts and not snapshot.will_fit(task):
+                gone = frozenset(snapshot.stoppable(row.qos))
+                assert not any(snapshot.fits(task, node, snapshot.on_node(node, gone)) for node in snapshot.book.nodes
+                               if not snapshot.leaving(node)), f"task {task} stops nobody and could"
 
 
 def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> None:
