@@ -45,7 +45,7 @@ class Books:
         self.models = Interned("device models", _core.MAX_MODELS)
         self.cluster = Cluster(core, self.kinds, self.models)
         self.queues = Queues(core, self.kinds)
-        self.templates = Templates(core, self.kinds, self.models, self.cluster, config.limits.shapes)
+        self.templates = Templates(core, self.kinds, self.models, self.cluster)
         self.gangs = Gangs(core, self.cluster)
         self.attempts = Attempts()
         self.backoff_until_ns: dict[int, int] = {}
@@ -101,7 +101,7 @@ class Books:
             qos=task.qos.level,
             flags=run.flags,
             submitted_ns=at_ns,
-            checkpoint_ns=round((task.checkpoint or 0) * 1e9),
+            checkpoint_ns=coarse_ns(task.checkpoint or 0),
             gang=gang,
             deadlines_ns=run.deadlines_ns,
             priorities=run.priorities,
@@ -221,3 +221,8 @@ class Books:
         """Grants in the core's numbers → (device id, share in thousandths)."""
         devices = self.cluster.by_slot[node_slot].spec.devices
         return tuple((devices[index].id, share) for index, share in grants)
+
+
+def coarse_ns(seconds: float) -> int:
+    """Nanoseconds to three digits: the core keeps one of 65,534 different checkpoint intervals per task, only to price evictions by."""
+    return round(float(f"{seconds:.3g}") * 1e9)

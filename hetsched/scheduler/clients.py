@@ -13,6 +13,7 @@ from hetsched.scheduler import outcomes, words
 from hetsched.scheduler.lifecycle import CODE_OF_STATE, EVERY_MASK, STATE_OF_CODE, TERMINAL_MASK, states_mask
 from hetsched.scheduler.messages import Cancel, Finish, Operate, SetQueue
 from hetsched.scheduler.reasons import Reason
+from hetsched.scheduler.room import check_queue
 from hetsched.scheduler.view import View
 from hetsched.scheduler.world import World
 
@@ -138,6 +139,11 @@ class Clients:
     # -- queues
 
     def on_set_queue(self, asked: SetQueue) -> None:
+        try:
+            check_queue(self.world.books, asked.queue)
+        except Problem as problem:
+            self.world.refuse(asked, problem)
+            return
         self.world.books.say(words.QueueKnown(asked.queue))
         self.world.capacity_changed = True
         self.world.audit(asked, "queue", asked.queue.name)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from hetsched import _core
+from hetsched import _core, wire
 from hetsched._core import NONE
-from hetsched.errors import Conflict, NotFound
+from hetsched.errors import Conflict, NotFound, Problem
 from hetsched.scheduler import outcomes, words
 from hetsched.scheduler.cluster import Node, same_hardware
 from hetsched.scheduler.messages import (
@@ -24,6 +24,7 @@ from hetsched.scheduler.messages import (
     OperateNode,
 )
 from hetsched.scheduler.reasons import Reason
+from hetsched.scheduler.room import check_node
 from hetsched.scheduler.view import View
 from hetsched.scheduler.world import World
 
@@ -41,6 +42,12 @@ class Nodes:
     def on_node_joined(self, asked: NodeJoined) -> None:
         name = asked.node.name
         node = self.cluster.by_name.get(name)
+        try:
+            check_node(self.world.books, asked.node)
+        except Problem as problem:
+            self.world.order(name, wire.Refused(problem.detail))
+            self.world.refuse(asked, problem)
+            return
         self.world.sessions[name] = asked.session
         if node is not None and node.boot_id != asked.node.boot_id:
             self._lose(node, Reason.NODE_LOST)

@@ -21,6 +21,7 @@ from hetsched.scheduler.ids import new_id
 from hetsched.scheduler.lifecycle import STATE_OF_CODE
 from hetsched.scheduler.messages import Submit, SubmitReply
 from hetsched.scheduler.reasons import Reason
+from hetsched.scheduler.room import Room
 from hetsched.scheduler.templates import template_body
 from hetsched.scheduler.timers import Timer
 from hetsched.scheduler.world import World
@@ -167,16 +168,17 @@ class Submissions:
 
     def _judge_room(self, judged: list[Judged]) -> None:
         bodies: dict[bytes, Problem | None] = {}
+        room = Room(self.books)
         for item in judged:
             if not item.is_new or item.task is None:
                 continue
             if item.body not in bodies:
-                bodies[item.body] = self._room_fault(item.task)
+                bodies[item.body] = self._room_fault(room, item.task)
             item.problem = bodies[item.body]
 
-    def _room_fault(self, task: Task) -> Problem | None:
+    def _room_fault(self, room: Room, task: Task) -> Problem | None:
         try:
-            self.books.templates.check_room(task)
+            room.take(task)
         except Problem as problem:
             return problem
         if self.world.config.reject_unsatisfiable and self.books.cluster.by_name and self._nowhere(task):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import msgspec
 
 from hetsched._core import Core
-from hetsched.errors import Problem
 from hetsched.model import DeviceAsk, NodeSpec, Resources, Task, Toleration
 from hetsched.scheduler.cluster import Cluster
 from hetsched.scheduler.intern import Interned
@@ -19,6 +18,11 @@ LEVEL_RULED_OUT = 0
 LEVEL_DISLIKED = 2  # an untolerated PreferNoSchedule taint
 LEVEL_PLAIN = 3
 LEVEL_HAS_DATA = 4
+
+# What a shape may say to the core. Bodies may ask for more (up to 2^53 of anything); no node has as much, so a clamped shape waits as
+# surely as the real one.
+MOST_CPU_MILLI = 2**53
+MOST_DEVICES = 60_000
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 decode_body = msgspec.msgpack.Decoder(Task).decode
@@ -83,12 +87,11 @@ def level_of(shape: ShapeKey, node: NodeSpec) -> int:
 class Templates:
     """Interns templates and shapes, and tells the core of both."""
 
-    def __init__(self, core: Core, kinds: Interned, models: Interned, cluster: Cluster, max_shapes: int) -> None:
+    def __init__(self, core: Core, kinds: Interned, models: Interned, cluster: Cluster) -> None:
         self._core = core
         self._kinds = kinds
         self._models = models
         self._cluster = cluster
-        self._max_shapes = max_shapes
         self.by_slot: dict[int, Template] = {}
         self._by_body: dict[bytes, Template] = {}
         self._free: list[int] = []
@@ -139,12 +142,10 @@ class Templates:
 
     # -- shapes
 
-    def check_room(self, task: Task) -> None:
-        """Raises Problem if the task's words would overflow a table; changes nothing."""
-        self._kinds.check_room([ask.kind for ask in task.resources.devices])
-        self._models.check_room([model for ask in task.resources.devices for model in ask.models])
-        if len(self.shapes) >= self._max_shapes and _encode(shape_key(task)) not in self._shape_slot:
-            raise Problem(f"at most {self._max_shapes} different shapes of task can be known (limits.shapes)")
+    def unknown_shape(self, task: Task) -> bytes | None:
+        """The task's shape as bytes, if no task had it yet."""
+        packed = _encode(shape_key(task))
+        return None if packed in self._shape_slot else packed
 
     def shape_of(self, task: Task) -> int | None:
         """Slot of the task's shape, if it is known."""
@@ -157,7 +158,7 @@ class Templates:
         slot = self._shape_slot.get(packed)
         if slot is None:
             slot = self._core.add_shape(
-                key.resources.cpu_milli,
+                min(key.resources.cpu_milli, MOST_CPU_MILLI),
                 key.resources.memory_bytes,
                 [self._ask(a) for a in key.resources.devices],
                 key.same,
@@ -171,7 +172,8 @@ class Templates:
 
     def _ask(self, ask: DeviceAsk) -> tuple[int, int, int, int, int, list[int]]:
         models = [self._models.slot(model) for model in ask.models]
-        return self._kinds.slot(ask.kind), ask.whole, ask.parts, ask.part_milli, ask.memory_bytes, models
+        whole, parts = min(ask.whole, MOST_DEVICES), min(ask.parts, MOST_DEVICES)
+        return self._kinds.slot(ask.kind), whole, parts, ask.part_milli, ask.memory_bytes, models
 
     def level_node(self, node_slot: int, spec: NodeSpec) -> None:
         """A node came or changed its words: judge every shape against it."""
