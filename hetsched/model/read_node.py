@@ -14,7 +14,7 @@ from hetsched.model.read_resources import kind_name, model_name, read_amounts
 from hetsched.model.read_task import label_name, label_value, queue_name, volume_name
 from hetsched.model.reader import Faults, Reader, items, mapping, text, word
 from hetsched.model.words import EFFECTS
-from hetsched.quantity import cpu_milli, memory_bytes
+from hetsched.quantity import LARGEST, cpu_milli, memory_bytes
 
 MOST_NODES = 100_000
 MOST_DEVICES = 64
@@ -35,7 +35,7 @@ def parse_node(raw: object) -> list[NodeSpec]:
         raise faults.problem()
     node = NodeSpec(
         name=said.pop("name"),
-        cpu_milli=said.pop("cpu", 0),
+        cpu_milli=min(said.pop("cpu", 0), LARGEST),
         memory_bytes=said.pop("memory", 0),
         devices=devices,
         **said,

@@ -14,21 +14,23 @@ from hetsched.model import reader
 from hetsched.model.reader import Faults, below
 from hetsched.model.task import DeviceAsk, Resources, Usage
 from hetsched.model.words import DEVICE_ALIASES
-from hetsched.quantity import QuantityError, cpu_milli, memory_bytes, share_milli
+from hetsched.quantity import LARGEST, QuantityError, cpu_milli, memory_bytes, share_milli
 
 MOST_KINDS = 4
 """Device kinds in one task: as many as a shape of the core has room for."""
 
 MOST_MODELS = 16
-MOST_DEVICES = 1_000_000
-"""Devices of one kind in one task; no node has as many, and products with it stay far inside an int64."""
-
 KIND = re.compile(r"[a-z][a-z0-9-]{0,31}")
 kind_name = reader.text(32, KIND, "a lower-case word (gpu, tpu, fpga, npu, asic, ...)")
 model_name = reader.text(64)
 _cpu = reader.quantity(cpu_milli)
 _memory = reader.quantity(memory_bytes)
-_models = reader.items(model_name, MOST_MODELS, least=1)
+_list_of_models = reader.items(model_name, MOST_MODELS)
+
+
+def read_models(faults: Faults, at: str, value: object) -> tuple[str, ...]:
+    """Reader of a list of models, best first; one that is said twice counts where it is said first."""
+    return tuple(dict.fromkeys(_list_of_models(faults, at, value)))
 
 
 def read_resources(faults: Faults, pointer: str, raw: object) -> Resources:
@@ -83,7 +85,7 @@ def _note_ask(faults: Faults, at: str, key: object, value: object, asks: dict[st
 def _read_ask(faults: Faults, at: str, kind: str, value: object) -> DeviceAsk | None:
     if isinstance(value, dict):
         return _read_long_ask(faults, at, kind, value)
-    return _ask(faults, at, kind, _milli(faults, at, value))
+    return _ask(kind, _milli(faults, at, value))
 
 
 def _read_long_ask(faults: Faults, at: str, kind: str, value: dict[Any, Any]) -> DeviceAsk | None:
@@ -91,23 +93,18 @@ def _read_long_ask(faults: Faults, at: str, kind: str, value: dict[Any, Any]) ->
     count, share = said.get("count", 1000), said.get("share")
     more = {"memory_bytes": said.get("memory", 0), "models": said.get("model", ())}
     if share is None or share == 1000:
-        return _ask(faults, f"{at}/count", kind, count, **more)
+        return _ask(kind, count, **more)
     if not 0 < share < 1000:
         faults.add(f"{at}/share", "must be above 0 and at most 1")
     elif count % 1000:
         faults.add(f"{at}/count", "must be a whole number beside share: so many parts on as many devices")
-    elif count > MOST_DEVICES * 1000:
-        faults.add(f"{at}/count", f"must be at most {MOST_DEVICES}")
     else:
         return DeviceAsk(kind=kind, parts=count // 1000, part_milli=share, **more)
     return None
 
 
-def _ask(faults: Faults, at: str, kind: str, milli: int, **more: Any) -> DeviceAsk | None:
+def _ask(kind: str, milli: int, **more: Any) -> DeviceAsk:
     """2500 thousandths are two whole devices and half of a third."""
-    if milli > MOST_DEVICES * 1000:
-        faults.add(at, f"must be at most {MOST_DEVICES}")
-        return None
     part = milli % 1000
     return DeviceAsk(kind=kind, whole=milli // 1000, parts=1 if part else 0, part_milli=part, **more)
 
@@ -135,7 +132,7 @@ def _milli(faults: Faults, at: str, value: object) -> int:
 def _model_or_models(faults: Faults, at: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (model_name(faults, at, value),)
-    return _models(faults, at, value)
+    return read_models(faults, at, value)
 
 
 _LONG: dict[str, reader.Reader[Any]] = {
@@ -169,11 +166,11 @@ def read_amounts(faults: Faults, pointer: str, raw: object) -> dict[str, int]:
         at = below(pointer, key)
         name = DEVICE_ALIASES.get(key, key) if isinstance(key, str) else ""
         if name == "cpu":
-            out[name] = _cpu(faults, at, value)
+            out[name] = min(_cpu(faults, at, value), LARGEST)
         elif name == "memory":
             out[name] = _memory(faults, at, value)
         elif KIND.fullmatch(name) and len(out) < 18:
-            out[name] = _milli(faults, at, value)
+            out[name] = min(_milli(faults, at, value), LARGEST)
         else:
             faults.add(at, reader.unknown(key, ("cpu", "memory", "gpu", "tpu", "fpga", "npu", "asic"), "resource"))
     return out

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from hetsched.model import reader
-from hetsched.model.read_resources import model_name, read_resources, read_usage
+from hetsched.model.read_resources import read_models, read_resources, read_usage
 from hetsched.model.read_time import read_deadline
 from hetsched.model.reader import Faults, Reader, items, mapping, text, word
 from hetsched.model.task import Dependency, GangRef, Resources, Task, Toleration, Topology
@@ -214,7 +214,7 @@ _FIELDS: dict[str, Reader[Any]] = {
     "limits": read_resources,
     "pattern": word(PATTERNS, str),
     "node_selector": mapping(label_name, _value_or_values, 64),
-    "models": items(model_name, 16),
+    "models": read_models,
     "tolerations": items(_toleration, 64),
     "data": items(volume_name, 64),
     "topology": _topology,

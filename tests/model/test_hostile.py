@@ -117,7 +117,7 @@ def test_no_field_takes_what_it_is_not(field: str) -> None:
         ({"resources": {"gpu": {"count": 1.5, "share": 0.5}}}, "/resources/gpu/count"),
         ({"resources": {"gpu": {"share": 2}}}, "/resources/gpu/share"),
         ({"resources": {"gpu": {"cuont": 2}}}, "/resources/gpu/cuont"),
-        ({"resources": {"gpu": 10**9}}, "/resources/gpu"),
+        ({"resources": {"gpu": 2**53 + 1}}, "/resources/gpu"),
         ({"resources": {f"k{i}": 1 for i in range(9)}}, "/resources"),
         ({"resources": {"a~/b": 1}}, "/resources/a~0~1b"),
         ({"priorty": 1}, "/priorty"),
