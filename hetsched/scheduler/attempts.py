@@ -39,6 +39,19 @@ class Claimed(msgspec.Struct, kw_only=True):
     proof: str
 
 
+def _slot(pair: tuple[int, object]) -> int:
+    return pair[0]
+
+
+class SavedAttempts(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Pairs of (task slot, value), ordered by slot: the same bytes for the same state."""
+
+    live: list[tuple[int, Attempt]]
+    past: list[tuple[int, list[Attempt]]]
+    stopping: list[tuple[int, int]]
+    claims: list[tuple[int, Claimed]]
+
+
 class Attempts:
     """By task slot. `live` is the attempt that has devices now."""
 
@@ -81,11 +94,14 @@ class Attempts:
 
     # -- snapshot
 
-    def save(self) -> tuple[dict[int, Attempt], dict[int, list[Attempt]], dict[int, int], dict[int, Claimed]]:
-        return self.live, self.past, {task: int(reason) for task, reason in self.stopping.items()}, self.claims
+    def save(self) -> SavedAttempts:
+        return SavedAttempts(
+            live=sorted(self.live.items(), key=_slot),
+            past=sorted(self.past.items(), key=_slot),
+            stopping=sorted((task, int(reason)) for task, reason in self.stopping.items()),
+            claims=sorted(self.claims.items(), key=_slot),
+        )
 
-    def load(
-        self, saved: tuple[dict[int, Attempt], dict[int, list[Attempt]], dict[int, int], dict[int, Claimed]]
-    ) -> None:
-        self.live, self.past, stopping, self.claims = saved
-        self.stopping = {task: Reason(reason) for task, reason in stopping.items()}
+    def load(self, saved: SavedAttempts) -> None:
+        self.live, self.past, self.claims = dict(saved.live), dict(saved.past), dict(saved.claims)
+        self.stopping = {task: Reason(reason) for task, reason in saved.stopping}

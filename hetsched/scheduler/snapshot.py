@@ -16,7 +16,7 @@ from hetsched._core import Core, split_facts
 from hetsched.config import Config
 from hetsched.model import QueueSpec
 from hetsched.scheduler import outcomes, words
-from hetsched.scheduler.attempts import Attempt, Claimed
+from hetsched.scheduler.attempts import SavedAttempts
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.cluster import Node
 from hetsched.scheduler.gangs import Gang
@@ -43,8 +43,8 @@ class Saved(msgspec.Struct, frozen=True, array_like=True):
     queues: list[tuple[str, int, QueueSpec]]
     templates: tuple[list[Template], list[int], list[ShapeKey]]
     gangs: list[Gang]
-    attempts: tuple[dict[int, Attempt], dict[int, list[Attempt]], dict[int, int], dict[int, Claimed]]
-    backoff_until_ns: dict[int, int]
+    attempts: SavedAttempts
+    backoff_until_ns: list[tuple[int, int]]
     keys: list[words.KeyRemembered]
     audit: list[words.Audited]
     ended: list[int]
@@ -74,7 +74,7 @@ def _saved(books: Books) -> Saved:
         templates=books.templates.save(),
         gangs=books.gangs.save(),
         attempts=books.attempts.save(),
-        backoff_until_ns=books.backoff_until_ns,
+        backoff_until_ns=sorted(books.backoff_until_ns.items()),
         keys=list(books.keys.values()),
         audit=list(books.audit),
         ended=list(books.ended),

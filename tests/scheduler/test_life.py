@@ -1,0 +1,146 @@
+"""The life of a task, told as stories: one world, one thing happens, what is true afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from hetsched import wire
+from hetsched.errors import Conflict, NotFound, Problem
+from hetsched.scheduler import SubmitReply
+from hetsched.scheduler import messages as m
+from tests.scheduler.build import Story, node, task
+
+
+def test_a_task_is_queued_placed_run_and_ends() -> None:
+    story = Story([node("n1")])
+    reply = story.submit(task("t"))
+    assert reply.ids == ("t",) and reply.states == ("queued",) and reply.lanes == ("batch",)
+    story.wait(0.05)
+    story.end("t")
+    assert story.names("t") == ["queued", "placed", "running", "succeeded"]
+    assert story.task("t")["attempts"][0]["outcome"] == "succeeded"
+
+
+def test_a_critical_task_is_answered_with_its_placement() -> None:
+    story = Story([node("n1", gpus=2)])
+    reply = story.submit(task("now", qos="critical", resources={"gpu": 1}))
+    assert reply.states == ("placed",)
+    assert reply.placements["now"] == {"node": "n1", "devices": [{"id": "gpu-0", "share": 1000}]}
+
+
+def test_the_batch_lane_flushes_when_full() -> None:
+    story = Story([node("n1")], config={"batch": {"max_wait": 8, "size": 3}})
+    story.submit([task("a"), task("b")])
+    assert story.state("a") == "queued"
+    story.submit(task("c"))
+    assert {story.state(t) for t in "abc"} == {"running"}
+
+
+def test_failures_back_off_one_two_four_seconds_and_keep_their_reasons() -> None:
+    story = Story([node("n1")])
+    story.submit(task("t", retries=3))
+    for attempt in range(1, 5):
+        story.wait(10)
+        assert story.task("t")["attempt"] == attempt
+        story.end("t", ok=False, reason=f"exit {attempt}")
+    assert story.state("t") == "failed"
+    delays = [event.data["delay"] for event in story.events if event.event == "backoff"]
+    assert all(0.75 * 2**k <= delay <= 1.25 * 2**k for k, delay in enumerate(delays)) and len(delays) == 3
+    assert [a["reason"] for a in story.task("t")["attempts"]] == ["exit 1", "exit 2", "exit 3", "exit 4"]
+
+
+def test_the_time_limit_stops_a_task_and_is_no_reason_to_retry() -> None:
+    story = Story([node("n1")])
+    story.submit(task("t", time_limit=5, retries=3))
+    story.wait(6)
+    assert story.state("t") == "stopping"
+    assert isinstance(story.orders[-1].message, wire.Stop) and story.orders[-1].message.reason == "time_limit"
+    story.end("t", ok=False, reason="time_limit")
+    assert story.state("t") == "failed" and story.task("t")["reason"] == "time_limit"
+
+
+@pytest.mark.parametrize("moment", ["queued", "held", "backoff", "placed", "running", "stopping"])
+def test_cancel_works_at_every_moment(moment: str) -> None:
+    story = Story([node("n1")], start=moment != "placed")
+    story.submit(task("t", qos="background"))
+    if moment == "held":
+        story.ask(m.Operate(verb="hold", task="t"))
+    elif moment != "queued":
+        story.wait(1)
+    if moment == "backoff":
+        story.end("t", ok=False, reason="exit 1")
+    if moment == "stopping":
+        story.ask(m.Operate(verb="requeue", task="t"))
+    assert story.state("t") == moment
+    assert story.ask(m.Cancel(ids=("t",)))["cancelled"] == ["t"]
+    if moment in ("placed", "running", "stopping"):
+        assert story.state("t") == "stopping"
+        story.end("t", ok=False, reason="cancelled")
+    assert story.state("t") == "cancelled"
+    assert isinstance(story.ask(m.Cancel(ids=("t",))), Conflict)
+
+
+def test_what_is_unknown_is_not_found() -> None:
+    story = Story([node("n1")])
+    assert isinstance(story.ask(m.Cancel(ids=("nobody",))), NotFound)
+    assert isinstance(story.ask(m.Operate(verb="hold", task="nobody")), NotFound)
+    assert isinstance(story.ask(m.OperateNode(verb="drain", node="nowhere")), NotFound)
+
+
+def test_the_same_id_with_the_same_body_is_the_same_task() -> None:
+    story = Story([node("n1")])
+    story.submit(task("t", deadline=60))
+    again = story.submit(task("t", deadline=60))
+    assert isinstance(again, SubmitReply) and again.ids == ("t",) and story.names("t") == ["queued"]
+    other = story.submit(task("t", cpu=2, deadline=60))
+    assert isinstance(other, Problem) and other.status == 409
+
+
+def test_an_idempotency_key_answers_once() -> None:
+    story = Story([node("n1")])
+    first = story.submit({"resources": {"cpu": 1}}, idempotency_key="k")
+    second = story.submit({"resources": {"cpu": 1}}, idempotency_key="k")
+    assert first.ids == second.ids and story.names().count("queued") == 1
+    clash = story.submit({"resources": {"cpu": 2}}, idempotency_key="k")
+    assert isinstance(clash, Problem) and clash.status == 409
+
+
+def test_deadlines_expire_only_what_asked_for_it() -> None:
+    story = Story([node("n1", cpu=1)])
+    story.submit(task("busy"))
+    story.wait(1)
+    story.submit([task("patient", deadline=5), task("hasty", deadline=5, on_deadline="expire")])
+    story.wait(6)
+    assert story.state("hasty") == "expired" and story.state("patient") == "queued"
+
+
+def test_an_operator_holds_and_releases() -> None:
+    story = Story([node("n1")])
+    story.submit(task("t"))
+    story.ask(m.Operate(verb="hold", task="t"))
+    story.wait(5)
+    assert story.state("t") == "held"
+    story.ask(m.Operate(verb="release", task="t"))
+    story.wait(5)
+    assert story.state("t") == "running"
+    assert isinstance(story.ask(m.Operate(verb="hold", task="t")), Conflict)
+
+
+def test_a_lease_only_task_is_finished_by_its_client_once() -> None:
+    story = Story([node("n1")])
+    story.submit(task("t"))
+    story.wait(1)
+    stale = story.ask(m.Finish(task="t", attempt=2, succeeded=True))
+    assert isinstance(stale, Conflict)
+    assert story.ask(m.Finish(task="t", attempt=1, succeeded=True))["state"] == "succeeded"
+    assert isinstance(story.ask(m.Finish(task="t", attempt=1, succeeded=True)), Conflict)
+
+
+def test_ended_tasks_are_kept_up_to_the_limit() -> None:
+    story = Story([node("n1")], config={"limits": {"retention_tasks": 2}})
+    for name in ("a", "b", "c"):
+        story.submit(task(name, qos="critical"))
+        story.end(name)
+    with pytest.raises(NotFound):
+        story.task("a")
+    assert story.state("b") == story.state("c") == "succeeded"

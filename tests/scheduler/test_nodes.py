@@ -1,0 +1,123 @@
+"""Nodes join, fall silent, are lost and return; devices sicken; operators drain."""
+
+from __future__ import annotations
+
+from hetsched import wire
+from hetsched.model import parse_node
+from hetsched.scheduler import messages as m
+from tests.scheduler.build import Story, node, task
+
+
+def join(story: Story, raw: dict[str, object], *attempts: m.AttemptReport, boot_id: str = "") -> m.Turn:
+    import msgspec
+
+    spec = msgspec.structs.replace(parse_node(raw)[0], boot_id=boot_id)
+    story.session += 1
+    return story.step(m.NodeJoined(node=spec, session=story.session, attempts=attempts))
+
+
+def test_a_lost_node_gives_its_tasks_back_and_no_retry_is_used() -> None:
+    story = Story([node("n1"), node("n2", cpu=0)])
+    story.submit(task("t", retries=0))
+    story.wait(1)
+    story.step(m.NodeLost(node="n1"))
+    assert story.state("t") == "queued"
+    assert story.names("t")[-1] == "requeued" and story.task("t")["failures"] == 0
+    join(story, node("n1"))
+    story.wait(1)
+    assert story.task("t")["attempt"] == 2 and story.state("t") == "running"
+
+
+def test_on_lost_fail_and_hold_are_obeyed() -> None:
+    story = Story([node("n1")])
+    story.submit([task("fails", on_lost="fail"), task("waits", on_lost="hold")])
+    story.wait(1)
+    story.step(m.NodeLost(node="n1"))
+    assert (story.state("fails"), story.state("waits")) == ("failed", "held")
+
+
+def test_nothing_new_goes_to_a_silent_node_and_what_runs_there_stays() -> None:
+    story = Story([node("n1")])
+    story.submit(task("old"))
+    story.wait(1)
+    story.step(m.NodeSilent(node="n1"))
+    story.submit(task("new"))
+    story.wait(1)
+    assert (story.state("old"), story.state("new")) == ("running", "queued")
+    join(story, node("n1"), m.AttemptReport(task="old", attempt=1, state="running"))
+    story.wait(1)
+    assert (story.state("old"), story.state("new")) == ("running", "running")
+
+
+def test_a_join_settles_every_difference_between_node_and_books() -> None:
+    story = Story([node("n1")], start=False)
+    story.submit([task("never-heard"), task("running"), task("done")])
+    story.wait(1)
+    turn = join(
+        story,
+        node("n1"),
+        m.AttemptReport(task="running", attempt=1, state="running"),
+        m.AttemptReport(task="done", attempt=1, state="ended", succeeded=True),
+        m.AttemptReport(task="ghost", attempt=7, state="running"),
+    )
+    assert (story.state("running"), story.state("done")) == ("running", "succeeded")
+    told = [(type(order.message).__name__, order.message.task) for order in turn.orders]  # type: ignore[union-attr]
+    assert ("Start", "never-heard") in told and ("Settled", "done") in told and ("Stop", "ghost") in told
+
+
+def test_a_reboot_loses_everything_that_ran() -> None:
+    story = Story([])
+    join(story, node("n1"), boot_id="one")
+    story.submit(task("t", retries=0))
+    story.wait(1)
+    join(story, node("n1"), boot_id="two")
+    assert story.names("t")[-1] == "requeued"
+    story.wait(1)
+    assert story.task("t")["attempt"] == 2
+
+
+def test_a_late_report_of_an_old_attempt_counts_for_nothing() -> None:
+    story = Story([node("n1"), node("n2")])
+    story.submit(task("t"))
+    story.wait(1)
+    first = story.node_of("t")
+    assert first is not None
+    story.step(m.NodeLost(node=first))
+    story.wait(1)
+    turn = story.step(m.AttemptEnded(node=first, task="t", attempt=1, succeeded=True))
+    assert story.state("t") == "running" and story.task("t")["attempt"] == 2
+    assert isinstance(turn.orders[0].message, wire.Settled)
+
+
+def test_a_drained_node_takes_nothing_new_even_if_it_is_urgent() -> None:
+    story = Story([node("n1")])
+    story.ask(m.OperateNode(verb="drain", node="n1"))
+    story.submit(task("t", qos="critical"))
+    story.wait(1)
+    assert story.state("t") == "queued"
+    assert story.scheduler.view.explain("t")["reason"] == "nodes_closed"
+    story.ask(m.OperateNode(verb="uncordon", node="n1"))
+    story.wait(1)
+    assert story.state("t") == "running"
+
+
+def test_nobody_stays_on_a_failed_device_and_it_is_used_again_when_healed() -> None:
+    story = Story([node("n1", gpus=1)])
+    story.submit(task("t", resources={"gpu": 1}))
+    story.wait(1)
+    story.step(m.DeviceHealth(node="n1", device="gpu-0", health="failed", reason="xid 79"))
+    assert story.state("t") == "stopping"
+    story.end("t", ok=False, reason="device_failed")
+    story.wait(1)
+    assert story.state("t") == "queued" and story.task("t")["failures"] == 0
+    story.step(m.DeviceHealth(node="n1", device="gpu-0", health="healthy"))
+    story.wait(1)
+    assert story.state("t") == "running"
+
+
+def test_other_hardware_is_taken_over_when_the_node_is_empty() -> None:
+    story = Story([node("n1", gpus=1)])
+    join(story, node("n1", gpus=4))
+    story.submit(task("t", resources={"gpu": 4}))
+    story.wait(1)
+    assert story.state("t") == "running"

@@ -1,0 +1,94 @@
+"""A restart applies facts and decides nothing: the state that comes of it is the state that was."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hetsched.scheduler import Scheduler
+from hetsched.scheduler import messages as m
+from tests.scheduler.build import Story, node, task
+
+
+def eventful(seed: int, turns: int = 150) -> Story:
+    """A world in which much happens, the same for the same seed."""
+    rng = random.Random(seed)
+    story = Story(
+        [node("a", gpus=2), node("b", cpu=4), node("c", gpus=1, labels={"rack": "r1"})],
+        config={"limits": {"retention_tasks": 20}, "batch": {"size": 4}},
+    )
+    story.queue(name="q", limit={"cpu": 6})
+    for turn in range(turns):
+        _something(rng, story, f"t{seed}-{turn}")
+        story.wait(rng.choice([0, 0.05, 1, 3]))
+    return story
+
+
+def _something(rng: random.Random, story: Story, name: str) -> None:
+    dice = rng.random()
+    live = [t["id"] for t in story.scheduler.view.tasks(state="running,stopping", limit=1000)["tasks"]]
+    known = [t["id"] for t in story.scheduler.view.tasks(limit=1000)["tasks"]]
+    if dice < 0.5:
+        body = task(name, cpu=rng.choice([1, 2]), qos=rng.choice(["critical", "production", "background"]))
+        body["resources"]["gpu"] = rng.choice([0, 0, 0.5, 1, 2])
+        body["queue"] = rng.choice(["default", "q", "q/x"])
+        if known and rng.random() < 0.2:
+            body["after"] = [rng.choice(known)]
+        if rng.random() < 0.2:
+            body["deadline"], body["on_deadline"] = 5, "expire"
+        story.submit({"template": body, "count": rng.choice([1, 3])})
+    elif dice < 0.75 and live:
+        story.end(rng.choice(live), ok=rng.random() < 0.7, reason="exit 1")
+    elif dice < 0.85 and known:
+        story.ask(m.Cancel(ids=(rng.choice(known),)))
+    elif dice < 0.9:
+        story.step(m.DeviceHealth(node="a", device="gpu-1", health=rng.choice(["healthy", "failed"])))
+    elif dice < 0.95 and known:
+        story.ask(m.Operate(verb=rng.choice(["hold", "release", "priority"]), task=rng.choice(known), priority=7))
+    else:
+        story.submit([task(f"{name}-g{i}", gang={"id": name, "size": 2}) for i in range(2)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_replay_equals_live(seed: int) -> None:
+    story = eventful(seed)
+    again = story.replayed()
+    again.core.check()
+    assert again.digest() == story.scheduler.digest()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_snapshot_and_the_frames_after_it_equal_live(seed: int) -> None:
+    story = eventful(seed, 60)
+    state = story.scheduler.snapshot()
+    begin = len(story.frames)
+    for turn in range(60):
+        _something(random.Random(turn), story, f"more-{turn}")
+        story.wait(0.1)
+    again = Scheduler.restore(story.config, state, seed=1)
+    for frame in story.frames[begin:]:
+        again.apply(frame)
+    again.resume()
+    assert again.digest() == story.scheduler.digest()
+
+
+def test_a_restarted_scheduler_goes_on_with_timers_links_and_window() -> None:
+    story = Story([node("n1", cpu=1)])
+    story.submit(task("a", retries=1, priority=9))
+    story.submit([task("b", after=["a"]), task("late", deadline=30, on_deadline="expire")])
+    story.wait(1)
+    story.end("a", ok=False, reason="exit 1")
+    story.scheduler = story.replayed()
+    story.step(m.NodeSilent(node="n1"))
+    story.wait(31)
+    assert (story.state("a"), story.state("b"), story.state("late")) == ("queued", "held", "expired")
+
+
+def test_events_keep_counting_after_a_restart() -> None:
+    story = Story([node("n1")])
+    story.submit(task("a"))
+    before = len(story.events)
+    story.scheduler = story.replayed()
+    story.submit(task("b"))
+    assert story.events[before].seq == story.events[before - 1].seq + 1

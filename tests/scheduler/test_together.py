@@ -1,0 +1,137 @@
+"""Tasks that hang together: dependencies, gangs, preemptor and victim, queues with limits."""
+
+from __future__ import annotations
+
+from hetsched.errors import Problem
+from hetsched.scheduler import messages as m
+from tests.scheduler.build import Story, node, task
+
+
+def test_a_chain_runs_one_after_another() -> None:
+    story = Story([node("n1")])
+    story.submit([task("a"), task("b", after=["a"]), task("c", after=["b"])])
+    story.wait(1)
+    assert [story.state(t) for t in "abc"] == ["running", "held", "held"]
+    story.end("a")
+    story.wait(1)
+    assert story.state("b") == "running"
+
+
+def test_a_failure_skips_what_needed_success_in_the_same_turn_and_wakes_the_rest() -> None:
+    story = Story([node("n1")])
+    story.submit(
+        [
+            task("a", retries=0),
+            task("b", after=["a"]),
+            task("c", after=["b"]),
+            task("cleanup", after=[{"id": "a", "when": "failed"}]),
+            task("anyway", after=[{"id": "a", "when": "ended"}]),
+        ]
+    )
+    story.wait(1)
+    story.end("a", ok=False, reason="exit 1")
+    assert [story.state(t) for t in ("b", "c")] == ["skipped", "skipped"]
+    story.wait(1)
+    assert [story.state(t) for t in ("cleanup", "anyway")] == ["running", "running"]
+
+
+def test_unknown_parents_and_cycles_are_refused_by_pointer() -> None:
+    story = Story([node("n1")])
+    reply = story.submit([task("x", after=["y"]), task("y", after=["x"]), task("z", after=["nobody"]), task("ok")])
+    assert reply.ids == (None, None, None, "ok")
+    assert [problem["errors"][0]["pointer"] for _, problem in reply.rejected] == ["/after", "/after", "/after/0"]
+
+
+def test_a_gang_starts_as_a_whole_or_waits() -> None:
+    story = Story([node("n1", cpu=4)])
+    story.submit(task("seat"))
+    story.submit([task(f"g{i}", gang={"id": "g", "size": 4}) for i in range(4)])
+    story.wait(1)
+    assert {story.state(f"g{i}") for i in range(4)} == {"queued"}
+    assert story.scheduler.view.explain("g0")["reason"] in ("gang_no_room", "no_capacity")
+    story.end("seat")
+    story.wait(1)
+    assert {story.state(f"g{i}") for i in range(4)} == {"running"}
+
+
+def test_a_gang_member_that_fails_for_good_cancels_the_gang() -> None:
+    story = Story([node("n1")])
+    story.submit([task(f"g{i}", retries=0, gang={"id": "g", "size": 2}) for i in range(2)])
+    story.wait(1)
+    story.end("g0", ok=False, reason="exit 1")
+    story.end("g1", ok=False, reason="cancelled")
+    assert (story.state("g0"), story.state("g1")) == ("failed", "cancelled")
+
+
+def test_a_gang_takes_no_member_too_many() -> None:
+    story = Story([node("n1")])
+    reply = story.submit([task(f"g{i}", gang={"id": "g", "size": 2}) for i in range(3)])
+    assert reply.ids == ("g0", "g1", None)
+
+
+def test_a_preemptor_claims_the_cheapest_victims_and_starts_when_they_are_gone() -> None:
+    story = Story([node("n1", gpus=2)])
+    story.submit(task("old", qos="background", resources={"gpu": 1}))
+    story.wait(100)
+    story.submit(task("young", qos="background", resources={"gpu": 1}))
+    story.wait(1)
+    story.submit(task("chief", qos="critical", resources={"gpu": 1}))
+    assert (story.state("old"), story.state("young"), story.state("chief")) == ("running", "stopping", "queued")
+    why = story.scheduler.view.explain("chief")
+    assert why["reason"] == "claiming" and why["claim"]["victims"] == ["young"] and "without any one" in why["claim"]["proof"]
+    story.end("young", ok=False, reason="preempted")
+    assert story.names("young")[-1] == "requeued"
+    assert story.state("chief") == "running"
+    assert [e.event for e in story.events if e.event in ("claimed", "preempted", "requeued")][-3:] == [
+        "claimed",
+        "preempted",
+        "requeued",
+    ]
+
+
+def test_the_hole_is_kept_for_the_preemptor() -> None:
+    story = Story([node("n1", cpu=2)])
+    story.submit([task("v1", qos="background"), task("v2", qos="background")])
+    story.wait(1)
+    story.submit(task("chief", cpu=2, qos="production"))
+    story.wait(1)
+    story.end("v1", ok=False, reason="preempted")
+    story.submit(task("sneaky", qos="production"))
+    story.wait(1)
+    assert story.state("sneaky") == "queued"
+    story.end("v2", ok=False, reason="preempted")
+    assert story.state("chief") == "running"
+
+
+def test_a_cancelled_preemptor_gives_its_claim_up() -> None:
+    story = Story([node("n1", cpu=1)])
+    story.submit(task("v", qos="background"))
+    story.wait(1)
+    story.submit(task("chief", qos="critical"))
+    story.ask(m.Cancel(ids=("chief",)))
+    story.end("v", ok=False, reason="preempted")
+    story.wait(1)
+    assert (story.state("chief"), story.state("v")) == ("cancelled", "running")
+
+
+def test_a_queue_stays_below_its_limit_and_says_so() -> None:
+    story = Story([node("n1")])
+    story.queue(name="team", limit={"cpu": 2})
+    story.submit([task("a", cpu=2, queue="team/a"), task("b", queue="team/b"), task("c")])
+    story.wait(1)
+    assert [story.state(t) for t in "abc"] == ["running", "queued", "running"]
+    why = story.scheduler.view.explain("b")
+    assert why["reason"] == "queue_limit" and why["numbers"]["queue"] == "team"
+    story.end("a")
+    story.wait(1)
+    assert story.state("b") == "running"
+
+
+def test_what_no_node_could_ever_take_is_kept_with_its_reason_or_refused_where_configured() -> None:
+    story = Story([node("n1")])
+    story.submit(task("huge", cpu=100))
+    story.wait(1)
+    assert story.scheduler.view.explain("huge")["reason"] == "unsatisfiable"
+    strict = Story([node("n1")], config={"reject_unsatisfiable": True})
+    refused = strict.submit(task("huge", cpu=100))
+    assert isinstance(refused, Problem) and refused.code == "unsatisfiable"
