@@ -136,11 +136,8 @@ class Bench:
         return next((one for one in self.said if isinstance(one, kind) and one.task == task), None)
 
     def kill_all(self) -> None:
-        """Nothing of a test may outlive it, whatever failed."""
+        """Nothing of a test may outlive it, whatever failed. Shims end with the last process they watch."""
         for path in self.spool.directories():
-            found = self.spool.find(path)
-            if found is not None and found.shim is not None and processes.is_alive(*found.shim):
-                os.kill(found.shim[0], signal.SIGKILL)
             for pid in processes.with_environment(f"HETSCHED_ATTEMPT_DIR={path}".encode()):
                 processes.send(pid, signal.SIGKILL)
 

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from hetsched import wire
 from hetsched.agent import adoption
-from hetsched.agent.attempts import Key, Outcome, Phase
+from hetsched.agent.attempts import Key, Outcome
 from hetsched.agent.shim import processes
 from hetsched.agent.spool import Spool
 from tests.agent_run.bench import AgentProcess, Bench, Daemon, alive, open_bench, order, stop, until
@@ -153,13 +154,47 @@ async def test_a_shim_that_died_with_its_agent_is_found_out_and_its_tree_ended(d
         await after.runner.close()
 
 
-async def test_what_was_settled_stays_known_and_is_not_told_again(data_dir: Path) -> None:
+async def test_what_was_settled_is_not_told_again_and_does_not_run_again(data_dir: Path, tmp_path: Path) -> None:
     async with open_bench(data_dir) as bench:
-        await bench.run("t", "true")
+        await bench.run("t", "sh", "-c", "exit 3")
         bench.runner.settle(Key("t", 1))
-        await until(lambda: bench.found("t").settled)
-        again = adoption.look(bench.spool, processes.boot_id())
-        assert [(one.row.key, one.row.phase) for one in again] == [(Key("t", 1), Phase.settled)]
+        await until(lambda: bench.spool.is_settled(bench.spool.path(Key("t", 1))))
+        assert adoption.look(bench.spool, processes.boot_id()) == []
+        assert bench.spool.latest("t") == Key("t", 1)
+        bench.said.clear()
+        assert (await bench.run("t", "touch", str(tmp_path / "ran"))).reason == "exit 3"
+        assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("spoilt", ["attempt.json", "shim.pid", "exit.json", "everything"])
+async def test_a_directory_that_its_task_has_spoilt_harms_only_that_task(
+    data_dir: Path, tmp_path: Path, spoilt: str
+) -> None:
+    """A task that runs as the agent's own user can do that."""
+    async with open_bench(data_dir) as bench:
+        bench.start("t", "sh", "-c", f"sleep 1000 & echo $! > {tmp_path / 'pid'}; wait")
+        bench.start("good", "sleep", "1000")
+        await bench.started("good")
+        left = int(await bench.file(tmp_path / "pid"))
+        await bench.started("t")
+        await bench.runner.close()
+        path = bench.spool.path(Key("t", 1))
+        if spoilt == "everything":
+            for file in path.glob("*.*"):
+                file.unlink()
+        else:
+            (path / spoilt).write_text('{"succeeded": "maybe", "pid": "x", "task": 5}')
+        after = Bench(data_dir)
+        await after.runner.open()
+        try:
+            assert [key.task for key in after.runner.attempts.alive()].count("good") == 1
+            if spoilt == "exit.json":  # not believed: the shim will write a better one
+                after.stop("t", grace_s=0.0)
+            ended = await after.ended("t")
+            assert not ended.succeeded
+            assert not alive(left)
+        finally:
+            await after.runner.close()
 
 
 async def test_an_attempt_on_disk_that_memory_does_not_know_does_not_run_again(data_dir: Path, tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from hetsched import wire
 from hetsched.agent.attempts import Attempt, Attempts, Begin, Bury, Forget, Halt, Hold, Key, Outcome, Phase, Say
 from tests.agent_run.bench import order
@@ -101,16 +99,9 @@ def test_a_held_attempt_stops_at_once() -> None:
     ]
 
 
-def test_only_what_is_settled_may_be_forgotten() -> None:
-    table = running()
-    with pytest.raises(AssertionError, match="may not be forgotten"):
-        table.drop(T1)
-
-
 def test_what_is_adopted_is_told_in_the_next_hello() -> None:
     table = Attempts()
     table.adopt(Attempt(T1, Phase.running, pid=5))
     table.adopt(Attempt(Key("u", 3), Phase.ended, outcome=Outcome(False, 1, "exit 1")))
-    table.adopt(Attempt(Key("v", 1), Phase.settled, outcome=GOOD))
     assert [(s.task, s.state, s.reason) for s in table.states()] == [("t", "running", ""), ("u", "ended", "exit 1")]
     table.check()

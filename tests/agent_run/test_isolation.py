@@ -150,10 +150,13 @@ def test_an_agent_that_is_not_root_runs_tasks_as_itself_only(monkeypatch: pytest
 @as_root
 async def test_another_user_gets_its_groups_a_home_and_a_directory_that_it_can_write(data_dir: Path) -> None:
     async with open_bench(data_dir, policy=Policy()) as bench:
-        ended = await bench.run("t", "sh", "-c", "id -un; id -Gn; cd $HOME && echo x > mine && cat mine; pwd")
+        ended = await bench.run(
+            "t", "sh", "-c", "echo bad > /dev/stderr; id -un; id -Gn; cd $HOME && echo x > mine && cat mine; pwd"
+        )
         assert ended.succeeded, bench.stream("t", "stderr")
         user, groups, written, home = bench.stream("t").splitlines()
         assert (user, groups, written) == ("nobody", "nogroup", "x")
+        assert bench.stream("t", "stderr") == "bad\n"
         assert home.endswith("/tasks/t.1/work")
         assert bench.spool.path(Key("t", 1)).stat().st_uid == 0
 
@@ -161,7 +164,7 @@ async def test_another_user_gets_its_groups_a_home_and_a_directory_that_it_can_w
 @as_root
 async def test_another_user_cannot_read_what_the_agent_keeps(data_dir: Path) -> None:
     async with open_bench(data_dir, policy=Policy()) as bench:
-        files = "../attempt.json ../stdout ../../../lease"
+        files = "../attempt.json ../shim.pid ../../../lease"
         ended = await bench.run("t", "sh", "-c", f"cat {files}; ls ..; echo x > ../stop.json")
         assert not ended.succeeded
         assert bench.stream("t") == ""

@@ -60,6 +60,9 @@ async def test_both_streams_and_the_latest_attempt_by_default(bench: Bench, read
     assert (await reader.read("t")).data == b"second\n"
     assert (await reader.read("t", stream="stderr")).data == b"bad\n"
     assert (await reader.read("t", attempt=1)).data == b"first\n"
+    bench.runner.settle(Key("t", 1))
+    bench.runner.settle(Key("t", 2))
+    assert (await reader.read("t")).data == b"second\n"
 
 
 async def test_what_is_not_there_has_a_code(bench: Bench, reader: Reader) -> None:
