@@ -37,8 +37,11 @@ cdef int unpark(Tables* t) except -1 nogil:
 
 
 cdef inline bint may_try(Tables* t, LaneRecord* lane) noexcept nogil:
+    """Without nodes nobody; a shape parked before it got a column may, and gets one when its head is tried."""
     cdef ShapeRecord* shape = &t.shapes[lane.shape]
-    return best_byte(t, shape) != 0 and within_limits(t, lane.queue, shape)
+    if t.nodes_used == 0:
+        return False
+    return (shape.column == NONE_ or best_byte(t, shape) != 0) and within_limits(t, lane.queue, shape)
 
 
 cdef int64_t place_level(Tables* t, int qos, uint8_t code) except -1 nogil:
