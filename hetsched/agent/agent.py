@@ -134,11 +134,4 @@ class Agent:
             await asyncio.sleep(_TIDY_S)
             kept = await asyncio.to_thread(retention.settled, self._spool)
             for one in retention.to_remove(kept, self._config.agent, time.time()):
-                key = await asyncio.to_thread(self._forget, one.path)
-                if key is not None:
-                    self.runner.attempts.drop(key)
-
-    def _forget(self, path: Path) -> Key | None:
-        found = self._spool.find(path)
-        self._spool.remove(path)
-        return None if found is None else found.key
+                await asyncio.to_thread(self._spool.remove, one.path)

@@ -1,10 +1,13 @@
 """The agent's table of attempts: orders and news in, effects out. No clock, no disk, no process.
 
-    absent ──start──▶ preparing ──started──▶ running ──ended──▶ ended ──settled──▶ settled
+    absent ──start──▶ preparing ──started──▶ running ──ended──▶ ended ──settled──▶ absent
        └──stop──▶ ended ("never started": a tombstone, so that a start that comes late is refused)
 
 Promises: starting and stopping are idempotent by (task, attempt); an attempt's end is said until the daemon has it on disk; what has
 ended never runs again. An attempt without a command is *held*: it has no process, only a time at which it is over.
+
+What is settled leaves the table, so that its size is that of what runs here; the attempt's directory on disk still remembers it, and
+a start that comes for it again ends, in the runner, with what is written there.
 """
 
 from __future__ import annotations
@@ -28,14 +31,12 @@ class Phase(StrEnum):
     preparing = "preparing"  # its record is being written, its shim is being made
     running = "running"
     ended = "ended"  # nothing of it lives; the daemon may not know yet
-    settled = "settled"  # the daemon knows; only the logs are kept
 
 
 MOVES = {
     Phase.preparing: {Phase.running, Phase.ended},
     Phase.running: {Phase.ended},
-    Phase.ended: {Phase.settled},
-    Phase.settled: set(),
+    Phase.ended: set(),
 }
 
 
@@ -113,6 +114,7 @@ class Attempts:
 
     def __init__(self) -> None:
         self._rows: dict[Key, Attempt] = {}
+        self._holding: dict[Key, Attempt] = {}  # those of them that are held and running
 
     # ------------------------------------------------------------------ orders
 
@@ -139,7 +141,7 @@ class Attempts:
         row = self._rows.get(key)
         if row is None or row.phase is not Phase.ended:
             return []
-        self._move(row, Phase.settled)
+        del self._rows[key]
         return [Forget(key)]
 
     # ------------------------------------------------------------------ news
@@ -157,6 +159,7 @@ class Attempts:
         """The record of an attempt without process is on disk."""
         effects = self.started(key, pid=0, at=at)
         if effects:
+            self._holding[key] = self._rows[key]
             self._rows[key].held_until_ns = until_ns
         return effects
 
@@ -171,23 +174,20 @@ class Attempts:
         """Takes in what an earlier life of the agent left on disk."""
         assert row.key not in self._rows, f"{row.key} is known already"
         self._rows[row.key] = row
-
-    def drop(self, key: Key) -> None:
-        """Its logs are gone; nothing reminds of it any more."""
-        row = self._rows.pop(key, None)
-        assert row is None or row.phase is Phase.settled, f"{key} is {row and row.phase}: it may not be forgotten"
+        if row.held and row.phase is Phase.running:
+            self._holding[row.key] = row
 
     # ------------------------------------------------------------------ time
 
     def wake_ns(self, lease_deadline_ns: int) -> int | None:
         """When `tick` may next have something to end; None: nothing is held."""
-        ends = [row.held_until_ns for row in self._holding()]
+        ends = [row.held_until_ns for row in self._holding.values()]
         return min((lease_deadline_ns if end is None else min(end, lease_deadline_ns) for end in ends), default=None)
 
     def tick(self, now_ns: int, lease_deadline_ns: int) -> list[Effect]:
         """Ends held attempts whose time is over, and all of them when the lease is: the daemon may have given them to another node."""
         effects: list[Effect] = []
-        for row in self._holding():
+        for row in list(self._holding.values()):
             if row.held_until_ns is not None and row.held_until_ns <= min(now_ns, lease_deadline_ns):
                 effects += self._end(row, Outcome(True), bury=True)
             elif lease_deadline_ns <= now_ns:
@@ -200,7 +200,7 @@ class Attempts:
         return self._rows.get(key)
 
     def latest(self, task: str) -> Key | None:
-        """The task's highest attempt that left anything here."""
+        """The task's highest attempt in the table."""
         return max((key for key in self._rows if key.task == task), default=None)
 
     def alive(self) -> list[Key]:
@@ -209,27 +209,26 @@ class Attempts:
 
     def states(self) -> tuple[wire.AttemptState, ...]:
         """For Hello: all that live, and all ends that the daemon may not have yet."""
-        return tuple(_state(row) for row in self._rows.values() if row.phase is not Phase.settled)
+        return tuple(map(_state, self._rows.values()))
 
     def unsettled(self) -> list[wire.Ended]:
         """Ends to say again."""
         return [_ended(row) for row in self._rows.values() if row.phase is Phase.ended]
 
     def check(self) -> None:
-        """An outcome is there exactly from the end on; only attempts without process are held until a time."""
+        """An outcome is there exactly from the end on; who is held and runs is in both indexes."""
         for key, row in self._rows.items():
             assert row.key == key, f"{row.key} lies under {key}"
-            assert (row.outcome is not None) == (row.phase in (Phase.ended, Phase.settled)), f"{row}"
-            assert row.held or row.held_until_ns is None, f"{row}"
+            assert (row.outcome is not None) == (row.phase is Phase.ended), f"{row}"
+            assert (key in self._holding) == (row.held and row.phase is Phase.running), f"{row}"
+        assert self._holding.keys() <= self._rows.keys(), "somebody is held who is not there"
 
     # ------------------------------------------------------------------ inside
-
-    def _holding(self) -> list[Attempt]:
-        return [row for row in self._rows.values() if row.held and row.phase is Phase.running]
 
     def _end(self, row: Attempt, outcome: Outcome, *, bury: bool) -> list[Effect]:
         self._move(row, Phase.ended)
         row.outcome = outcome
+        self._holding.pop(row.key, None)
         said = Say(_ended(row))
         return [Bury(row.key, outcome), said] if bury else [said]
 

@@ -1,7 +1,7 @@
 """What tasks said, read from disk for the daemon: a window at a time, followed while it grows, kept for a while.
 
 Promises: only an attempt's own `stdout` and `stderr` below `tasks/` are ever opened, without following links, and only if they are
-plain files; a log that retention removed is "gone", never an error of another kind; who follows costs a look every `_LOOK_S`.
+plain files; a log that retention removed is "gone", never an error of another kind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hetsched.agent.spool import Spool
 log = logging.getLogger("hetsched.agent")
 
 PIECE_BYTES = 64 * 1024
-_LOOK_S = 0.1
+_LOOK_S, _LONGEST_LOOK_S = 0.05, 0.4  # a stream that is silent is looked at less often
 _MOST_READERS = 256
 
 Send = Callable[[wire.LogData], Coroutine[Any, Any, None]]
@@ -60,7 +60,7 @@ class Logs:
         task.add_done_callback(lambda done: self._readers.pop(request) if self._readers.get(request) is done else None)
 
     async def _answer(self, ask: wire.ReadLog) -> None:
-        key = self._attempts.latest(ask.task) if ask.attempt == 0 else Key(ask.task, ask.attempt)
+        key = Key(ask.task, ask.attempt) if ask.attempt else await self._latest(ask.task)
         error = "unknown" if ask.stream not in streams.NAMES else "gone"
         if key is not None and error != "unknown":
             try:
@@ -75,7 +75,7 @@ class Logs:
 
     async def _read(self, key: Key, ask: wire.ReadLog) -> None:
         """One piece without `follow`; with it, until the attempt has ended or the window is full."""
-        offset, left = ask.offset, ask.limit_bytes
+        offset, left, pause_s = ask.offset, ask.limit_bytes, _LOOK_S
         while True:
             ended = self._has_ended(key)  # before the read: what was said until then is in it
             limit_bytes = min(left, PIECE_BYTES) if ask.follow else left
@@ -86,8 +86,12 @@ class Logs:
             offset, left = start + len(data), left - len(data)
             if end or not ask.follow or left <= 0:
                 return
+            pause_s = _LOOK_S if data else min(2 * pause_s, _LONGEST_LOOK_S)
             if not data:
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(pause_s)
+
+    async def _latest(self, task: str) -> Key | None:
+        return self._attempts.latest(task) or await asyncio.to_thread(self._spool.latest, task)
 
     def _has_ended(self, key: Key) -> bool:
         row = self._attempts.get(key)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 from pathlib import Path
@@ -52,6 +53,7 @@ async def run_agent(
     """As `main`, inside a running loop; `stop` ends it from outside. What is not told comes from the configuration's
     `[agent]`, the environment, the data directory, the host's name."""
     name = name or config.agent.name or socket.gethostname()
+    raise_descriptor_limit()
     directory = agent_directory(data_dir, name)
     agent = Agent(name, config, directory, Address(data_dir, server or config.agent.server, token), fake)
     stop = stop or asyncio.Event()
@@ -78,6 +80,12 @@ def agent_directory(data_dir: Path, name: str) -> Path:
     for path in (data_dir, data_dir / "agent", directory, directory / "tasks"):
         make_directory(path, mode)
     return directory
+
+
+def raise_descriptor_limit() -> None:
+    """One descriptor for each running task; a shell's usual 1,024 are few. (`records.Site` has kept what tasks get.)"""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _until(stop: asyncio.Event, agent: Agent) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -30,10 +31,12 @@ _SEND_BUFFER_BYTES = 1 << 20
 
 
 class Nursery:
-    """One child process of the agent. `errors`: the file that gets what a shim has to complain about."""
+    """One child process of the agent. `errors`: the file that gets what a shim has to complain about. `descriptors`: limits
+    (RLIMIT_NOFILE) of tasks."""
 
-    def __init__(self, errors: Path, heard: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, errors: Path, descriptors: tuple[int, int], heard: Callable[[dict[str, Any]], None]) -> None:
         self._errors = errors
+        self._descriptors = descriptors
         self._heard = heard
         self._waiting: deque[bytes] = deque()
         self._process: subprocess.Popen[bytes] | None = None
@@ -82,6 +85,8 @@ class Nursery:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+        # The agent may have raised its own limit (main.py); tasks get what the agent was given.
+        resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, self._descriptors)
         self._channel = ours
         self._pidfd = os.pidfd_open(self._process.pid)
         loop = asyncio.get_running_loop()

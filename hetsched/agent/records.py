@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ DIRECTORY_VARIABLE = "HETSCHED_ATTEMPT_DIR"
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """What every record of this agent has in common. `url`: of the daemon, as last known. `tasks`: where attempts lie;
-    `cgroup`: where they get theirs, None = nowhere."""
+    `cgroup`: where they get theirs, None = nowhere. `descriptors`: limits of open files that tasks get, soft and hard."""
 
     node: str
     url: Callable[[], str]
@@ -31,6 +32,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     cgroup: Path | None
     policy: policy.Policy
     devices: Mapping[str, isolation.Visible]
+    descriptors: tuple[int, int] = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def directory(self, key: Key) -> Path:
         return self.tasks / directory_name(key)

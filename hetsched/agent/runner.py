@@ -16,7 +16,7 @@ from typing import Any
 from hetsched import wire
 from hetsched.agent import adoption, delegation, hunt, records
 from hetsched.agent import attempts as table
-from hetsched.agent.attempts import Attempts, Key, Outcome, Phase
+from hetsched.agent.attempts import Attempts, Key, Outcome
 from hetsched.agent.chains import Chains
 from hetsched.agent.nursery import Nursery
 from hetsched.agent.policy import Refusal
@@ -28,9 +28,8 @@ from hetsched.agent.watching import Shims
 log = logging.getLogger("hetsched.agent")
 
 # An order to the nursery is answered in milliseconds; after this long somebody was killed and we look ourselves.
-_LOOK_AFTER_S = 2.0
+_LOOK_AFTER_S = 2.0  # also between two tries at what the machine refuses for now
 _CLOSE_S = 5.0
-LOST_SHIM = Outcome(False, None, "lost_shim")
 
 
 class Runner:
@@ -43,11 +42,12 @@ class Runner:
         self._lease = lease
         self._say = say
         self._chains = Chains()
-        self._nursery = Nursery(site.tasks.parent / "shims.log", self._heard)
+        self._nursery = Nursery(site.tasks.parent / "shims.log", site.descriptors, self._heard)
         self._shims = Shims(self._shim_gone)
         self._names: dict[str, Key] = {}
         self._stopping: set[Key] = set()
         self._clock: asyncio.TimerHandle | None = None
+        self._clock_ns = 0
         self._closed = False
 
     @property
@@ -117,14 +117,15 @@ class Runner:
         if await self._record(key, lambda: records.record_of(order, self._site)):
             self._names[directory_name(key)] = key
             self._nursery.ask(self._spool.path(key))
-            self._look_later(key)
+            self._later(lambda: self._look_after(key))
 
     async def _hold(self, order: wire.Start) -> None:
         key = Key(order.task, order.attempt)
         record = records.held_record_of(order, self._site)
         if await self._record(key, lambda: record):
-            self._do(self.attempts.held(key, until_ns=record["held_until_ns"], at=time.time()))
-            self._tick()
+            until_ns = record["held_until_ns"]
+            self._do(self.attempts.held(key, until_ns=until_ns, at=time.time()))
+            self._set_clock(min(self._lease.deadline_ns, until_ns or self._lease.deadline_ns))
 
     async def _record(self, key: Key, make: Callable[[], dict[str, Any]]) -> bool:
         """Whether a new record is on disk; if not, the attempt has ended here or before."""
@@ -172,29 +173,36 @@ class Runner:
             self._look_after(named)
 
     def _watch(self, key: Key, pid: int, start_time: int) -> None:
-        if not self._shims.watch(key, pid, start_time):
+        try:
+            lives = self._shims.watch(key, pid, start_time)
+        except OSError as error:
+            log.error("%s attempt %d: its shim cannot be watched now: %s", *key, error)
+            self._later(lambda: self._watch(key, pid, start_time))
+            return
+        if not lives:
             self._shim_gone(key)
         elif key in self._stopping:
             self._shims.nudge(key)  # the wish may have come between its look and our knowing it
 
     def _shim_gone(self, key: Key) -> None:
         """It has written how the attempt ended; if not, it was killed."""
-        outcome = self._spool.outcome(key)
+        try:
+            outcome = self._spool.outcome(key)
+        except FileNotFoundError:
+            outcome = None
+        except OSError as error:
+            log.error("%s attempt %d: its end cannot be read now: %s", *key, error)
+            self._later(lambda: self._shim_gone(key))
+            return
         if outcome is None:
             self._chains.add(key, self._after_murder(key))
         else:
             self._ended(key, outcome)
 
     async def _after_murder(self, key: Key) -> None:
-        found = await self._chains.in_thread(lambda: self._spool.find(self._spool.path(key)))
-        if found is None:
-            log.error("%s attempt %d: its directory was removed by hand", *key)
-            self._ended(key, LOST_SHIM)
-            return
-        if found.outcome is None:
-            await hunt.end_all(found, self._spool.path(key))
-            await self._bury(key, LOST_SHIM)
-        self._ended(key, found.outcome or LOST_SHIM)
+        outcome = await hunt.outcome_without_shim(key, self._spool)
+        await self._bury(key, outcome)
+        self._ended(key, outcome)
 
     def _ended(self, key: Key, outcome: Outcome) -> None:
         self._stopping.discard(key)
@@ -203,34 +211,43 @@ class Runner:
 
     # ------------------------------------------------------------------ time
 
-    def _look_later(self, key: Key) -> None:
-        asyncio.get_running_loop().call_later(_LOOK_AFTER_S, self._look_after, key)
+    def _later(self, call: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_later(_LOOK_AFTER_S, lambda: None if self._closed else call())
 
     def _look_after(self, key: Key) -> None:
-        """Finds out from the files what nobody told us."""
+        """Finds out from the files what nobody told us, until the attempt is watched or has ended."""
         row = self.attempts.get(key)
-        if self._closed or row is None or row.outcome is not None or row.held or key in self._shims:
+        if row is None or row.outcome is not None or row.held or key in self._shims:
             return
-        found = self._spool.find(self._spool.path(key))
+        try:
+            found = self._spool.find(self._spool.path(key))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.error("%s attempt %d: its directory cannot be read: %r", *key, error)
+            self._later(lambda: self._look_after(key))
+            return
         if found is None or found.outcome is not None:
             self._shim_gone(key)
         elif found.shim is not None:
-            self._watch(key, *found.shim)
             if found.task_pid is not None:
                 self._do(self.attempts.started(key, pid=found.task_pid, at=found.started_at))
+            self._watch(key, *found.shim)
         else:
             self._nursery.ask(self._spool.path(key))  # harmless twice: the first shim claims it
-        if row.phase is Phase.preparing:
-            self._look_later(key)
+            self._later(lambda: self._look_after(key))
 
-    def _tick(self) -> None:
-        """Ends held attempts whose time or lease is over and sets the clock for the next."""
+    def _set_clock(self, wake_ns: int | None) -> None:
+        """The next `_tick` is at `wake_ns` or before."""
+        if wake_ns is None or self._closed or (self._clock is not None and self._clock_ns <= wake_ns):
+            return
         if self._clock is not None:
             self._clock.cancel()
-            self._clock = None
+        self._clock_ns = wake_ns
+        wait_s = max(0.0, (wake_ns - now_ns()) / 1e9)
+        self._clock = asyncio.get_running_loop().call_later(wait_s, self._tick)
+
+    def _tick(self) -> None:
+        """Ends held attempts whose time or lease is over."""
+        self._clock = None
         deadline_ns = self._lease.deadline_ns
         self._do(self.attempts.tick(now_ns(), deadline_ns))
-        wake_ns = self.attempts.wake_ns(deadline_ns)
-        if wake_ns is not None and not self._closed:
-            wait_s = max(0.0, (wake_ns - now_ns()) / 1e9)
-            self._clock = asyncio.get_running_loop().call_later(wait_s, self._tick)
+        self._set_clock(self.attempts.wake_ns(deadline_ns))

@@ -14,7 +14,7 @@ import stat
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -33,7 +33,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     task_pid: int | None = None
     started_at: float = 0.0
     outcome: Outcome | None = None
-    settled: bool = False
 
 
 def directory_name(key: Key) -> str:
@@ -42,6 +41,15 @@ def directory_name(key: Key) -> str:
     if len(readable) > _LONGEST:
         readable = "sha256-" + hashlib.sha256(key.task.encode()).hexdigest()
     return f"{readable}.{key.attempt}"
+
+
+def key_of(name: str) -> Key | None:
+    """Whose directory that is; None for a hash, or a name that is none of ours."""
+    task, _, attempt = name.rpartition(".")
+    if not task or not attempt.isdigit():
+        return None
+    key = Key(unquote(task), int(attempt))
+    return key if directory_name(key) == name else None
 
 
 class Spool:
@@ -69,10 +77,13 @@ class Spool:
         self._write(key, "stop.json", {"reason": reason, "grace_s": grace_s}, durable=False)
 
     def write_outcome(self, key: Key, outcome: Outcome) -> None:
-        """How it ended, where no shim can write that down: held attempts, those never started, those whose shim was killed."""
+        """How it ended, where no shim can write that down: held attempts, those never started, those whose shim was killed.
+        What is written there already stays."""
         path = self.path(key)
         if not path.exists():
             self.prepare(key, {})
+        elif self._outcome(path) is not None:
+            return
         content = {"succeeded": outcome.succeeded, "exit_code": outcome.exit_code, "reason": outcome.reason}
         self._write(key, "exit.json", {**content, "ended_at": time.time()}, durable=True)
 
@@ -93,22 +104,38 @@ class Spool:
             return files.create_whole(directory, "shim.pid", {"pid": 0, "start_time": 0})
 
     def find(self, path: Path) -> Found | None:
-        """What is in an attempt's directory; None if it has no whole record (the agent died while it wrote one: nothing began)."""
+        """What is in an attempt's directory; None if the agent died before its record was whole: nothing began. Raises OSError or
+        ValueError where somebody has spoilt it."""
         with _Opened(path) as directory:
             record = files.read_whole(directory, "attempt.json")
             shim = files.read_whole(directory, "shim.pid")
             started = files.read_whole(directory, "started.json") or {}
         if record is None:
+            if shim or (path / "work").exists():
+                raise ValueError("its record is gone")
             return None
+        key = Key(record["task"], record["attempt"])
+        if self.path(key) != path:
+            raise ValueError(f"its record is that of {key}")
         return Found(
-            key=Key(record["task"], record["attempt"]),
+            key=key,
             record=record,
             shim=(shim["pid"], shim["start_time"]) if shim else None,
             task_pid=started.get("pid"),
             started_at=started.get("started_at", 0.0),
             outcome=self._outcome(path),
-            settled=(path / "settled").exists(),
         )
+
+    def is_settled(self, path: Path) -> bool:
+        """Whether the daemon has the end of the attempt in this directory."""
+        return (path / "settled").exists()
+
+    def latest(self, task: str) -> Key | None:
+        """The task's highest attempt that left anything here."""
+        prefix = directory_name(Key(task, 0))[:-1]
+        numbers = (name[len(prefix) :] for name in os.listdir(self.root) if name.startswith(prefix))
+        highest = max((int(number) for number in numbers if number.isdigit()), default=0)
+        return Key(task, highest) if highest else None
 
     def directories(self) -> list[Path]:
         """Of every attempt that left anything."""
@@ -127,7 +154,10 @@ class Spool:
     def _outcome(path: Path) -> Outcome | None:
         with _Opened(path) as directory:
             content = files.read_whole(directory, "exit.json")
-        return None if content is None else Outcome(content["succeeded"], content["exit_code"], content["reason"])
+        try:
+            return None if content is None else msgspec.convert(content, Outcome)
+        except msgspec.ValidationError:
+            return None  # spoilt: as good as not written
 
 
 def make_directory(path: Path, mode: int) -> None:

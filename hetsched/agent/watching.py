@@ -25,14 +25,22 @@ class Shims:
         return key in self._handles
 
     def watch(self, key: Key, pid: int, started: int) -> bool:
-        """False if no process of that pid and start time lives (any more)."""
+        """False if no process of that pid and start time lives (any more). Raises OSError if that cannot be known now: no more
+        descriptors, say; it must never pass for a death."""
         if key in self._handles:
             return True
+        if pid <= 0:
+            return False
         try:
             handle = os.pidfd_open(pid)
-        except OSError:
+        except ProcessLookupError:
             return False
-        if not processes.is_alive(pid, started):
+        try:
+            alive = processes.is_alive(pid, started)
+        except OSError:
+            os.close(handle)
+            raise
+        if not alive:
             os.close(handle)
             return False
         self._handles[key] = handle

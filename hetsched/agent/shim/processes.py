@@ -101,11 +101,12 @@ def boot_id() -> str:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of /proc/PID/stat from the third (state) on; the second may hold anything, so the last bracket counts."""
+    """The fields of /proc/PID/stat from the third (state) on; the second may hold anything, so the last bracket counts. None: no
+    such process, or none of ours. Any other trouble (no more descriptors) is raised: it must never pass for a death."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
 
 

@@ -121,6 +121,7 @@ class Tree:
         try:
             os.setsid()
             self._restore_signals()
+            self._be_killed_first()
             self._redirect()
             if self._command.cgroup:
                 with open(f"{self._command.cgroup}/cgroup.procs", "w") as file:
@@ -162,7 +163,18 @@ class Tree:
         os.dup2(nothing, 0)
         for number, name in ((1, "stdout"), (2, "stderr")):
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            os.dup2(os.open(name, flags, 0o600, dir_fd=self._directory), number)
+            handle = os.open(name, flags, 0o600, dir_fd=self._directory)
+            if self._command.uid is not None and self._command.gid is not None:
+                os.fchown(handle, self._command.uid, self._command.gid)  # for `> /dev/stderr`, which opens it again
+            os.dup2(handle, number)
+
+    @staticmethod
+    def _be_killed_first() -> None:
+        """When memory runs out: the agent and its shims may be shielded from that, tasks are not."""
+        with open("/proc/self/oom_score_adj", "r+") as file:
+            if int(file.read()) < 0:
+                file.seek(0)
+                file.write("0")
 
     @staticmethod
     def _restore_signals() -> None:
