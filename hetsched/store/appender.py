@@ -120,15 +120,17 @@ class Appender:
             try:
                 await self._over_one_link()
             except (Unreachable, _TryAgain) as error:
-                log.warning(
-                    "journal: %s; %d frames wait, again in %.3f s", error, len(self._queue), self._backoff.pause_s
-                )
+                self._tell(error)
                 await self._backoff.pause()
             except StoreLost as error:
                 self.lose(error)
             except Exception as error:
                 log.exception("journal: the append lane broke")
                 self.lose(StoreLost(f"the append lane broke: {error!r}"))
+
+    def _tell(self, error: Exception) -> None:
+        level = logging.WARNING if self._backoff.worth_telling else logging.DEBUG
+        log.log(level, "journal: %s; %d frames wait, again in %g s", error, len(self._queue), self._backoff.pause_s)
 
     async def _work(self) -> None:
         while not self._queue:

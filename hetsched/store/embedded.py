@@ -32,7 +32,7 @@ STEADY_S = 10.0  # a server that ran for so long is started again without a paus
 STOP_PATIENCE_S = 10.0
 DEATHS_AT_START = 3
 LOG_BYTES = 4 * 1024 * 1024
-MIN_FREE_BYTES = 256 * 1024 * 1024  # the server ends itself when the disk is full: stop taking work in before
+MIN_FREE_BYTES = 512 * 1024 * 1024  # the server ends itself when the disk is full: stop taking work in before
 
 
 class Supervisor:

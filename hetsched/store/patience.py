@@ -22,6 +22,11 @@ class Backoff:
     def __init__(self) -> None:
         self.pause_s = FIRST_PAUSE_S
 
+    @property
+    def worth_telling(self) -> bool:
+        """Whether the coming pause is the first of a row or a long one; the short ones between would only fill the log."""
+        return self.pause_s in (FIRST_PAUSE_S, LAST_PAUSE_S)
+
     def reset(self) -> None:
         self.pause_s = FIRST_PAUSE_S
 

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -99,6 +100,33 @@ async def test_a_snapshot_survives_the_death_of_the_server_meanwhile(data_dir: P
         await asyncio.wait_for(saving, 20)
     async with opened_store("embedded:", data_dir) as (_, opened):
         assert opened.snapshot == state
+
+
+@pytest.fixture
+def small_disk(data_dir: Path) -> Iterator[Path]:
+    path = data_dir / "disk"
+    path.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", path], capture_output=True).returncode:
+        pytest.skip("no right to mount a small disk")
+    yield path
+    subprocess.run(["umount", path], check=True)
+
+
+@pytest.mark.faults
+async def test_a_full_disk_is_a_pause_that_ends_when_there_is_room_again(small_disk: Path) -> None:
+    async with opened_store("embedded:", small_disk / "d") as (store, _):
+        kept = 0
+        while True:
+            waiting = store.append(bytes(50_000))
+            await asyncio.wait([waiting], timeout=3)
+            if not waiting.done():
+                break
+            kept += 1
+        assert not store.stats().admit
+        subprocess.run(["mount", "-o", "remount,size=100m", small_disk], check=True)
+        await asyncio.wait_for(waiting, 20)
+    async with opened_store("embedded:", small_disk / "d") as (_, opened):
+        assert len(await replay(opened)) == kept + 1
 
 
 async def test_only_we_get_in(data_dir: Path) -> None:
