@@ -309,4 +309,4 @@ def test_urls_reach_every_kind_of_server_and_the_client_never_retries_by_itself(
     for url, kind in kinds.items():
         pool = connection_pool(url)
         assert pool.connection_class.__name__ == kind
-        assert pool.connection_kwargs["retry"].get_retries() == 0
+        assert pool.connection_kwargs["retry"]._retries == 0
