@@ -94,10 +94,13 @@ cdef int claim_level(Tables* t, int qos, uint8_t code) except -1 nogil:
             if fairer(t, hungry.at[at], hungry.at[best]):
                 best = at
         lane = hungry.at[best]
-        if claim_head(t, lane, code) == 0 or lane_head(t, &t.lanes[lane]) == NONE_:
+        if claim_head(t, lane, code) == 0:
             hungry.at[best] = hungry.at[tried]
             hungry.at[tried] = lane
             tried += 1
+        elif lane_head(t, &t.lanes[lane]) == NONE_:
+            hungry.size -= 1
+            hungry.at[best] = hungry.at[hungry.size]
     for at in range(hungry.size):
         t.lanes[hungry.at[at]].no_proof = t.changes
     drop_slots(&hungry)

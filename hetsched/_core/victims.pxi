@@ -191,51 +191,55 @@ cdef inline int gets_in(Tables* t, uint32_t task, uint32_t node, uint32_t* piece
 
 # ---------------------------------------------------------------- who is leaving already
 
-cdef bint somebody_leaves(Tables* t) noexcept nogil:
-    """There are claims that wait for their victims."""
-    cdef uint32_t node
+cdef int gather_leaving(Tables* t, Slots* leaving) except -1 nogil:
+    """Tasks that were stopped for earlier claims and have not ended yet."""
+    cdef uint32_t node, slot
+    cdef bint is_claimed = False
     for node in range(t.nodes_used):
         if t.nodes[node].claims > 0:
-            return True
-    return False
+            is_claimed = True
+            break
+    if not is_claimed:
+        return 0
+    for node in range(t.nodes_used):
+        slot = t.nodes[node].allocation_first
+        while slot != NONE_:
+            if t.allocations[slot].claim != NONE_:
+                push(leaving, t.allocations[slot].task)
+            slot = t.allocations[slot].next_on_node
+    return 0
 
 
-cdef bint lift_leaving(Tables* t, uint32_t node, int sign) noexcept nogil:
-    """Lift (1) or put back (-1) the victims of earlier claims on this node. What those claims took stays taken, so what is free then is
-    what will be left over. Returns whether there is any."""
-    cdef uint32_t slot = t.nodes[node].allocation_first
+cdef void lift_leaving(Tables* t, Slots* leaving, int sign) noexcept nogil:
+    """Think them away (1) or put them back (-1). What their claims took stays taken, so what is free then is what will be left over."""
+    cdef uint32_t at
+    for at in range(leaving.size):
+        lift_task(t, leaving.at[at], sign)
+
+
+cdef bint will_get_in(Tables* t, uint32_t task, Slots* leaving) noexcept nogil:
+    """There will be room for it when those have left who leave anyhow: then nobody else is stopped for it."""
+    cdef uint32_t pieces[MAX_PIECES]
+    cdef uint32_t at, node
     cdef bint found = False
-    while slot != NONE_:
-        if t.allocations[slot].claim != NONE_:
-            lift_task(t, t.allocations[slot].task, sign)
+    cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
+    cdef bint by_limits = not within_limits(t, t.tasks[task].queue, shape)
+    lift_leaving(t, leaving, 1)
+    for at in range(t.nodes_used if by_limits else leaving.size):
+        node = at if by_limits else t.allocations[t.tasks[leaving.at[at]].place].node
+        if t.nodes[node].is_open and level_of(shape, node) > 0 and gets_in(t, task, node, pieces) >= 0:
             found = True
-        slot = t.allocations[slot].next_on_node
+            break
+    lift_leaving(t, leaving, -1)
     return found
 
 
-cdef bint will_get_in(Tables* t, uint32_t task) noexcept nogil:
-    """Somewhere there will be room for it when those have left who leave anyhow: then nobody else is stopped for it."""
-    cdef uint32_t pieces[MAX_PIECES]
-    cdef uint32_t node
-    cdef bint fits
-    cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
-    for node in range(t.nodes_used):
-        if not t.nodes[node].is_open or level_of(shape, node) == 0 or not lift_leaving(t, node, 1):
-            continue
-        fits = gets_in(t, task, node, pieces) >= 0
-        lift_leaving(t, node, -1)
-        if fits:
-            return True
-    return False
-
-
-cdef bint is_minimal_later(Tables* t, uint32_t task, uint32_t node) noexcept nogil:
+cdef bint is_minimal_later(Tables* t, uint32_t task, uint32_t node, Slots* leaving) noexcept nogil:
     """The set that is lifted now is still minimal when those have left who leave anyhow."""
     cdef uint32_t pieces[MAX_PIECES]
     cdef uint32_t at
     cdef bint needed = True
-    if not lift_leaving(t, node, 1):
-        return True
+    lift_leaving(t, leaving, 1)
     for at in range(t.units_size):
         if not t.units[at].is_in:
             continue
@@ -246,7 +250,7 @@ cdef bint is_minimal_later(Tables* t, uint32_t task, uint32_t node) noexcept nog
         lift(t, at)
         if not needed:
             break
-    lift_leaving(t, node, -1)
+    lift_leaving(t, leaving, -1)
     return needed
 
 
@@ -266,7 +270,7 @@ cdef bint is_hopeless(Tables* t, uint32_t node, ShapeRecord* shape, int preempto
     return evictable == 0
 
 
-cdef bint find_minimal(Tables* t, uint32_t task, uint32_t node) noexcept nogil:
+cdef bint find_minimal(Tables* t, uint32_t task, uint32_t node, Slots* leaving) noexcept nogil:
     """Lifts a minimal set of the node's units; leaves nothing lifted and returns 0 if there is none."""
     cdef uint32_t pieces[MAX_PIECES]
     cdef int64_t at
@@ -290,7 +294,7 @@ cdef bint find_minimal(Tables* t, uint32_t task, uint32_t node) noexcept nogil:
         put_back(t, <uint32_t> at)
         if gets_in(t, task, node, pieces) < 0:
             lift(t, <uint32_t> at)
-    if not is_minimal_later(t, task, node):
+    if leaving.size > 0 and not is_minimal_later(t, task, node, leaving):
         put_all_back(t)
         return False
     return True
@@ -346,16 +350,21 @@ cdef int claim_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
     cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
     cdef int qos = qos_of(&t.tasks[task])
     cdef uint32_t node
+    cdef Slots leaving
+    memset(&leaving, 0, sizeof(Slots))
+    gather_leaving(t, &leaving)
     t.plan.node = NONE_
-    if somebody_leaves(t) and will_get_in(t, task):
+    if leaving.size > 0 and will_get_in(t, task, &leaving):
+        drop_slots(&leaving)
         return 0
     for node in range(t.nodes_used):
         if is_hopeless(t, node, shape, qos):
             continue
         gather_units(t, node, qos)
-        if find_minimal(t, task, node):
+        if find_minimal(t, task, node, &leaving):
             keep_if_cheaper(t, task, node)
             put_all_back(t)
+    drop_slots(&leaving)
     if t.plan.node == NONE_:
         return 0
     do_claimed(t, task, t.plan.node, code, t.plan.lost, t.plan.pieces, <int> t.plan.count, t.plan.victims.at, <int> t.plan.victims.size)
