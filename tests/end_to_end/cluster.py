@@ -49,13 +49,13 @@ class Program:
 
     def __init__(self, name: str, directory: Path, arguments: list[str], env: dict[str, str] | None = None) -> None:
         self.name, self.directory = name, directory
-        self._arguments, self._env = arguments, env or {}
+        self._arguments, self.env = arguments, env or {}
         self.log_path = directory / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         assert self.process is None or self.process.poll() is not None, f"{self.name} runs already"
-        env = {name: value for name, value in os.environ.items() if name not in FOREIGN} | self._env
+        env = {name: value for name, value in os.environ.items() if name not in FOREIGN} | self.env
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 [*PROGRAM, *self._arguments],

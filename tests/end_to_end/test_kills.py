@@ -41,7 +41,7 @@ def test_tasks_outlive_the_daemon(cluster: Cluster) -> None:
 def test_a_daemon_that_is_told_to_stop_leaves_its_tasks_alone(cluster: Cluster) -> None:
     task = cluster.submit("sh", "-c", "echo $$; sleep 60")
     pid = pid_of(cluster, task)
-    assert cluster.daemon.stop() == 0
+    assert cluster.daemon.stop() == 0, cluster.daemon.log()
     assert psutil.pid_exists(pid)
     cluster.daemon.start()
     assert cluster.state(task) == "running"

@@ -75,15 +75,16 @@ def test_halves_share_a_device_and_wholes_do_not(cluster: Cluster) -> None:
     assert used_shares(cluster) == 2000
 
 
-def test_cancelling_ends_the_whole_process_tree(cluster: Cluster, tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    task = cluster.submit("sh", "-c", f"sleep 99 & echo $! > {pids}; echo $$ >> {pids}; wait")
+def test_cancelling_ends_the_whole_process_tree(cluster: Cluster) -> None:
+    task = cluster.submit("sh", "-c", "sleep 99 & echo $! $$; wait")
     cluster.until(task, "running")
-    eventually(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    pids = [int(pid) for pid in eventually(lambda: cluster.output(task)).split()]
+    assert len(pids) == 2
+    assert all(map(psutil.pid_exists, pids))
     cluster.client.cancel(task)
     ended = cluster.until(task, "cancelled")
     assert ended["attempts"][-1]["outcome"] == "cancelled"
-    assert not [pid for pid in map(int, pids.read_text().split()) if psutil.pid_exists(pid)]
+    assert not any(map(psutil.pid_exists, pids))
     with pytest.raises(Conflict):
         cluster.client.cancel(task)
 
@@ -114,13 +115,13 @@ def test_a_critical_task_makes_room_and_is_answered_with_its_placement(cluster: 
     fillers = [cluster.submit("sleep", "60", resources={"gpu": 4}, qos="background") for _ in range(2)]
     for task in fillers:
         cluster.until(task, "running")
-    since = next(iter(cluster.client.events(0, idle_s=1)), {"seq": 0})["seq"]
+    since = [event["seq"] for event in cluster.client.events(0, follow=False)][-1]
     answer = cluster.client.submit({"command": ["sleep", "60"], "resources": {"gpu": 4}, "qos": "critical"}, wait_s=20)
     assert answer["placement"]["devices"] == [{"id": f"gpu-{number}", "share": 1000} for number in range(4)]
     cluster.until(answer["id"], "running")
     states = sorted(cluster.state(task) for task in fillers)
     assert states == ["queued", "running"], "one victim is enough"
-    preempted = [event for event in cluster.client.events(since, idle_s=1) if event["event"] == "preempted"]
+    preempted = [event for event in cluster.client.events(since, follow=False) if event["event"] == "preempted"]
     assert [event["by"] for event in preempted if event["task"] in fillers] == [answer["id"]]
 
 
