@@ -57,7 +57,7 @@ def test_the_daemon_is_ready_when_it_answers_alive_while_it_turns_and_says_when_
         assert daemon.process.wait(20) == 0
 
 
-def test_the_agent_is_ready_when_it_was_welcomed(data_dir: Path) -> None:
+def test_the_agent_is_ready_when_it_has_adopted_and_says_when_it_leaves(data_dir: Path) -> None:
     daemon = Daemon(data_dir, ["store.url=memory:"])
     daemon.start()
     try:

@@ -45,7 +45,7 @@ def test_both_tell_systemd_that_they_are_ready_and_alive(root: Path, name: str) 
     assert keys["Type"] == "notify"
     assert int(keys["WatchdogSec"]) > 0
     assert keys["Restart"] == "always"
-    assert keys["RestartPreventExitStatus"] == "78"
+    assert keys["RestartPreventExitStatus"] == "2 78"
     assert keys["NoNewPrivileges"] == "yes"
     assert keys["User"] != "root"
 
