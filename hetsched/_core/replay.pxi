@@ -8,9 +8,15 @@ cdef const char* refuse_placed(Tables* t, uint32_t task, uint32_t node) noexcept
         return "only a queued task can be placed"
     if node >= t.nodes_used or not t.nodes[node].is_present:
         return "the node is not there"
-    if t.tasks[task].flags & CLAIMING_ and t.allocations[t.tasks[task].place].node != node:
-        return "its claim is on another node"
-    return NULL
+    if t.tasks[task].flags & CLAIMING_:
+        if t.allocations[t.tasks[task].place].node != node:
+            return "its claim is on another node"
+        if t.allocations[t.tasks[task].place].victims > 0:
+            return "its claim waits for victims"
+        return NULL
+    if has_base(&t.nodes[node], &t.shapes[t.tasks[task].shape]):
+        return NULL
+    return "the node has no room"
 
 
 cdef const char* refuse_started(Tables* t, uint32_t task, uint32_t attempt) noexcept nogil:
@@ -47,7 +53,9 @@ cdef const char* refuse_ready(Tables* t, uint32_t task) noexcept nogil:
     return NULL
 
 
-cdef const char* refuse_held(Tables* t, uint32_t task) noexcept nogil:
+cdef const char* refuse_held(Tables* t, uint32_t task, int flags) noexcept nogil:
+    if not flags & HELD_FLAGS or flags & ~HELD_FLAGS:
+        return "a task is held by HELD_* flags"
     if not QUEUED_ <= t.tasks[task].state <= BACKOFF_:
         return "only a waiting task can be held"
     return NULL
@@ -165,16 +173,41 @@ cdef int read_pieces(const uint8_t* at, int count, uint32_t* pieces) noexcept no
     return count
 
 
-cdef const char* refuse_pieces(Tables* t, uint32_t node, ShapeRecord* shape, const uint8_t* at, int count) noexcept nogil:
-    """Devices that the node has and the shape asks for."""
-    cdef int piece
-    if count > MAX_PIECES:
-        return "a node has fewer devices than that"
-    for piece in range(count):
-        if at[3 * piece] >= t.nodes[node].device_count:
-            return "the node does not have that device"
-        if ask_of(shape, t.devices[t.nodes[node].device_first + at[3 * piece]].kind) == NULL:
-            return "it did not ask for that kind of device"
+cdef const char* refuse_pieces(Tables* t, uint32_t task, uint32_t node, uint32_t* pieces, int count, bint with_room) noexcept nogil:
+    """Different devices that the node has, as the shape asks for them; `with_room`: free now."""
+    cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
+    cdef DeviceRecord* device
+    cdef AskRecord* ask
+    cdef uint64_t seen = 0
+    cdef int at
+    if count != shape.device_count:
+        return "it asked for another number of devices"
+    for at in range(count):
+        if (pieces[at] & 0xFF) >= t.nodes[node].device_count or (seen >> (pieces[at] & 0xFF)) & 1:
+            return "the node does not have that device, or it is named twice"
+        seen |= <uint64_t> 1 << (pieces[at] & 0xFF)
+        device = &t.devices[t.nodes[node].device_first + (pieces[at] & 0xFF)]
+        ask = ask_of(shape, device.kind)
+        if ask == NULL or ((pieces[at] >> 8) != 1000 and (pieces[at] >> 8) != ask.part_milli):
+            return "it did not ask for that share of that kind"
+        if with_room and (device.share_free < <int> (pieces[at] >> 8) or (
+                device.memory_bytes >= 0 and device.memory_free < piece_memory(device, shape, pieces[at]))):
+            return "the device has no room"
+    return NULL
+
+
+cdef const char* refuse_victims(Tables* t, uint32_t task, const uint8_t* at, int count) noexcept nogil:
+    cdef int one, other
+    cdef uint32_t victim
+    if count == 0:
+        return "a claim needs victims"
+    for one in range(count):
+        victim = get32(at + 4 * one)
+        if victim >= t.tasks_used or not may_stop(t, victim, qos_of(&t.tasks[task])):
+            return "a victim may not be stopped for it"
+        for other in range(one):
+            if get32(at + 4 * other) == victim:
+                return "a victim is named twice"
     return NULL
 
 
@@ -184,19 +217,20 @@ cdef int replay_task(Tables* t, const uint8_t* at, const char** why) except -1 n
     cdef uint32_t task = get32(at + 1)
     cdef uint32_t pieces[256]
     cdef uint32_t claim
-    cdef int victim
+    cdef const uint8_t* victims
     why[0] = NULL
     if task >= t.tasks_used or t.tasks[task].state == FREE_:
         why[0] = "there is no such task"
         return 0
     if code == FACT_PLACED:
+        read_pieces(at + 13, at[12], pieces)
         why[0] = refuse_placed(t, task, get32(at + 7))
         if why[0] == NULL and get16(at + 5) != t.tasks[task].attempt + 1:
             why[0] = "this is not its next attempt"
         if why[0] == NULL:
-            why[0] = refuse_pieces(t, get32(at + 7), &t.shapes[t.tasks[task].shape], at + 13, at[12])
+            why[0] = refuse_pieces(t, task, get32(at + 7), pieces, at[12], not t.tasks[task].flags & CLAIMING_)
         if why[0] == NULL:
-            apply_placed(t, task, get32(at + 7), at[11], pieces, read_pieces(at + 13, at[12], pieces))
+            apply_placed(t, task, get32(at + 7), at[11], pieces, at[12])
     elif code == FACT_STARTED:
         why[0] = refuse_started(t, task, get16(at + 5))
         if why[0] == NULL:
@@ -222,19 +256,19 @@ cdef int replay_task(Tables* t, const uint8_t* at, const char** why) except -1 n
         if why[0] == NULL:
             apply_ready(t, task)
     elif code == FACT_HELD:
-        why[0] = refuse_held(t, task)
+        why[0] = refuse_held(t, task, at[5])
         if why[0] == NULL:
             apply_held(t, task, at[5])
     elif code == FACT_CLAIMED:
+        victims = at + 21 + 3 * at[18]
+        read_pieces(at + 19, at[18], pieces)
         why[0] = refuse_claimed(t, task, get32(at + 5))
         if why[0] == NULL:
-            why[0] = refuse_pieces(t, get32(at + 5), &t.shapes[t.tasks[task].shape], at + 19, at[18])
-        for victim in range(get16(at + 19 + 3 * at[18])):
-            if why[0] == NULL:
-                why[0] = refuse_victim(t, get32(at + 21 + 3 * at[18] + 4 * victim))
+            why[0] = refuse_pieces(t, task, get32(at + 5), pieces, at[18], False)
         if why[0] == NULL:
-            apply_claimed(t, task, get32(at + 5), at[9], get64(at + 10), pieces, read_pieces(at + 19, at[18], pieces),
-                          at + 21 + 3 * at[18], get16(at + 19 + 3 * at[18]))
+            why[0] = refuse_victims(t, task, victims, get16(victims - 2))
+        if why[0] == NULL:
+            apply_claimed(t, task, get32(at + 5), at[9], get64(at + 10), pieces, at[18], victims, get16(victims - 2))
     elif code == FACT_UNCLAIMED:
         why[0] = refuse_unclaimed(t, task)
         if why[0] == NULL:
@@ -246,9 +280,3 @@ cdef int replay_task(Tables* t, const uint8_t* at, const char** why) except -1 n
         if why[0] == NULL:
             apply_forgotten(t, task)
     return 0
-
-
-cdef const char* refuse_victim(Tables* t, uint32_t task) noexcept nogil:
-    if task >= t.tasks_used or not is_evictable(&t.tasks[task]) or t.allocations[t.tasks[task].place].claim != NONE_:
-        return "a victim is not evictable"
-    return NULL

@@ -153,9 +153,7 @@ cdef class TaskDoors(ClusterDoors):
 
     def hold(self, uint32_t task, int flag):
         self._task(task)
-        self._refused(task, refuse_held(&self.t, task))
-        if not flag & HELD_FLAGS or flag & ~HELD_FLAGS:
-            raise ValueError(f"flag {flag} is none of HELD_*")
+        self._refused(task, refuse_held(&self.t, task, flag))
         do_held(&self.t, task, <uint8_t> (self.t.tasks[task].flags & HELD_FLAGS | flag))
         self._checked()
 
