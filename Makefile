@@ -32,11 +32,12 @@ help:
 
 setup: $(STAMP_CORE)
 
-# A half-made environment (venv without ensurepip, an interrupted first run) is thrown away before the next try.
+# An environment that works is kept, whoever made it; a half-made one (an interrupted first run) is thrown away.
 $(STAMP_VENV):
 	@command -v cc >/dev/null || command -v gcc >/dev/null || { \
 	  echo "hetsched: no C compiler found; install one (Debian, Ubuntu: apt install gcc; Fedora: dnf install gcc)" >&2; exit 1; }
-	@found=; for p in $(CANDIDATES); do \
+	@if $(BIN)/python -c 'import pip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then touch $@; exit 0; fi; \
+	found=; for p in $(CANDIDATES); do \
 	  if "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then found=$$p; break; fi; done; \
 	if [ -z "$$found" ]; then \
 	  echo "hetsched: needs Python 3.11 to 3.13, found none of: $(CANDIDATES); name one with PYTHON=/path/to/python3.12" >&2; exit 1; fi; \
