@@ -235,10 +235,19 @@ async def _receive(socket: aiohttp.ClientWebSocketResponse) -> wire.FromDaemon:
     return wire.decode_from_daemon(message.data)
 
 
+_HINTS = {
+    401: "is the agent's token the daemon's? (DATA/agent-token, HETSCHED_TOKEN)",
+    403: "the token lacks the scope node",
+    404: "is that a hetsched daemon?",
+    503: "it is starting, stopping or standing by",
+}
+
+
 def _in_words(error: BaseException) -> str:
     if isinstance(error, aiohttp.WSServerHandshakeError):
-        hint = ": is the agent's token the daemon's? (DATA/agent-token, HETSCHED_TOKEN)" if error.status == 401 else ""
-        return f"the daemon answers {error.status} {error.message}{hint}"
+        return f"the daemon answers {error.status}: {_HINTS.get(error.status, error.message)}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect to {error.host}:{error.port}: {error.os_error.strerror}"
     if isinstance(error, TimeoutError):
         return f"the daemon does not answer within {_ANSWER_S:.0f} s"
     return str(error) or type(error).__name__

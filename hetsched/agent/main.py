@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,6 +24,10 @@ from hetsched.agent.address import Address
 from hetsched.agent.agent import Agent
 from hetsched.agent.spool import make_directory
 from hetsched.config import Config
+from hetsched.errors import ConfigError
+
+EXIT_FIX_ME = 78
+"""A person has to change something first; the service manager does not start it again (RestartPreventExitStatus)."""
 
 log = logging.getLogger("hetsched.agent")
 
@@ -36,8 +41,12 @@ def main(
     fake: str | None = None,
     token: str | None = None,
 ) -> int:
-    """Runs an agent until SIGTERM or SIGINT; the exit code. Raises ConfigError (a bad profile, a directory in use)."""
-    return uvloop.run(run_agent(data_dir=data_dir, config=config, server=server, name=name, fake=fake, token=token))
+    """Runs an agent until SIGTERM or SIGINT; the exit code: 0, or `EXIT_FIX_ME` with a line on stderr."""
+    try:
+        return uvloop.run(run_agent(data_dir=data_dir, config=config, server=server, name=name, fake=fake, token=token))
+    except ConfigError as error:
+        print(f"hetsched agent: {error}", file=sys.stderr)
+        return EXIT_FIX_ME
 
 
 async def run_agent(
@@ -50,8 +59,8 @@ async def run_agent(
     token: str | None = None,
     stop: asyncio.Event | None = None,
 ) -> int:
-    """As `main`, inside a running loop; `stop` ends it from outside. What is not told comes from the configuration's
-    `[agent]`, the environment, the data directory, the host's name."""
+    """As `main`, inside a running loop; `stop` ends it from outside. What is not told comes from the configuration's `[agent]`,
+    the environment, the data directory, the host's name. Raises ConfigError (a bad profile, a directory in use)."""
     name = name or config.agent.name or socket.gethostname()
     raise_descriptor_limit()
     directory = agent_directory(data_dir, name)

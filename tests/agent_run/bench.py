@@ -30,7 +30,7 @@ from hetsched.agent.shim.lease import Lease, now_ns
 from hetsched.agent.spool import Found, Spool, make_directory
 
 SESSION, EPOCH = 7, 1
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0  # of a machine that has much else to do
 
 
 async def until(what: Callable[[], Any], saying: str = "") -> Any:

@@ -14,6 +14,7 @@ import pytest
 from hetsched import wire
 from hetsched.agent import adoption
 from hetsched.agent.attempts import Key, Outcome
+from hetsched.agent.main import EXIT_FIX_ME
 from hetsched.agent.shim import processes
 from hetsched.agent.spool import Spool
 from tests.agent_run.bench import AgentProcess, Bench, Daemon, alive, open_bench, order, stop, until
@@ -83,7 +84,7 @@ async def test_two_agents_do_not_share_a_directory_but_two_names_may(
     start_agent(name="a")
     await daemon.hear(wire.Hello)
     second = start_agent(name="a")
-    assert await second.gone() != 0
+    assert await second.gone() == EXIT_FIX_ME
     assert "is in use by another agent" in second.log.read_text()
     start_agent(name="b")
     await until(lambda: {hello.node.name for hello in daemon.all(wire.Hello)} == {"a", "b"})

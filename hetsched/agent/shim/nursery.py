@@ -26,11 +26,19 @@ def main(channel_fd: int) -> None:
     gc.disable()
     gc.freeze()  # what is here now stays shared with every shim
     while True:
-        path = channel.recv(8192).decode()
+        path = _next_order(channel)
         if not path:
             return
         if os.fork() == 0:
             _be_a_shim(path, channel)
+
+
+def _next_order(channel: socket.socket) -> str:
+    """ "" when the agent is gone. (It may have died with words of shims unread; that is a reset.)"""
+    try:
+        return channel.recv(8192).decode()
+    except ConnectionResetError:
+        return ""
 
 
 def _be_a_shim(path: str, channel: socket.socket) -> None:
