@@ -45,8 +45,7 @@ def _handler(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
 
 
 async def _sign(request: web.Request, response: web.StreamResponse) -> None:
-    for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
+    response.headers.update(HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any, cast
 
 import msgspec
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.web_protocol import RequestHandler
 
 from hetsched.api.problem import MEDIA_TYPE, plain, refuse
@@ -45,13 +45,19 @@ class Doorman:
 class Door(RequestHandler):
     """One connection."""
 
-    __slots__ = ("_address", "_doorman", "_head_timer")
+    __slots__ = ("_address", "_body", "_doorman", "_head_timer", "_streaming")
 
     def __init__(self, doorman: Doorman, server: web.Server, **settings: Any) -> None:
         super().__init__(server, **settings)
         self._doorman = doorman
         self._address: str | None = None
         self._head_timer: asyncio.TimerHandle | None = None
+        self._body: StreamReader | None = None
+        self._streaming: asyncio.Task[Any] | None = None
+
+    def stream(self, task: asyncio.Task[Any] | None) -> None:
+        """This task streams an answer: cancel it when the client has gone, which it would not notice while it has nothing to say."""
+        self._streaming = task
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -71,21 +77,19 @@ class Door(RequestHandler):
         if self._address is not None:
             self._doorman.leave(self._address)
             self._address = None
+        if self._streaming is not None:
+            self._streaming.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        between_requests = self._is_waiting()
+        heads = self._request_count
+        is_of_a_head = self._body is None or self._body.is_eof()
         super().data_received(data)
-        if not between_requests:
-            return
-        if not self._is_waiting():
+        if self._request_count > heads:
             self._head_came()
-        elif self._head_timer is None:
+            self._body = self._messages[-1][1] if self._messages else None
+        elif is_of_a_head and self._head_timer is None and not self._upgraded:
             self._await_head()
-
-    def _is_waiting(self) -> bool:
-        """Whether the head of a request is what has to come next."""
-        return self._waiter is not None and not self._waiter.done()
 
     def _await_head(self) -> None:
         self._head_timer = self._loop.call_later(self._doorman.head_s, self._head_is_late)
@@ -97,7 +101,9 @@ class Door(RequestHandler):
 
     def _head_is_late(self) -> None:
         self._head_timer = None
-        if self._is_waiting():
+        if self._waiter is None or self._waiter.done():
+            self._await_head()  # the request before it is still being answered
+        else:
             self._turn_away(
                 408,
                 "deadline",

@@ -217,6 +217,8 @@ class NothingAccepted(HetschedError):
 
 
 def _nothing_accepted(submission: Submission, refused: list[tuple[int, dict[str, Any]]]) -> HetschedError:
+    if not refused:
+        return Problem.at("", "holds no task")
     if submission.single:
         item = submission.items[0]
         assert isinstance(item, Rejection)

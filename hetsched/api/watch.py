@@ -6,6 +6,7 @@ event, `gone`) instead of costing memory. Logs come through the agent in windows
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -14,6 +15,7 @@ import msgspec
 from aiohttp import web
 
 from hetsched.api.call import Call, bad_parameter
+from hetsched.api.protocol import Door
 from hetsched.errors import Gone, HetschedError, NotFound, TooBusy
 from hetsched.scheduler.messages import Event
 
@@ -78,9 +80,12 @@ async def logs(call: Call) -> web.StreamResponse:
     attempt = _attempt(call.view.task(task), number)
     pieces = call.daemon.logs.read(attempt["node"], task, attempt["attempt"], stream_name, offset, follow=follow)
     with _watcher(call):
-        first = await anext(pieces, None)  # before the answer begins, so that what is missing is a status and not a cut
-        stream = await _begin(call, "text/plain; charset=utf-8")
-        await _pass_on(stream, first, pieces)
+        async with contextlib.aclosing(pieces):
+            first = await anext(
+                pieces, None
+            )  # before the answer begins, so that what is missing is a status and not a cut
+            stream = await _begin(call, "text/plain; charset=utf-8")
+            await _pass_on(stream, first, pieces)
     return stream
 
 
@@ -124,8 +129,12 @@ def _watcher(call: Call) -> Iterator[None]:
     limit = call.desk.config.limits.watchers
     if daemon.watchers >= limit:
         raise TooBusy(f"{limit} streams of events and logs are open (limits.watchers)", retry_after=5)
+    door = call.request.protocol
+    assert isinstance(door, Door)
     daemon.watchers += 1
+    door.stream(asyncio.current_task())
     try:
         yield
     finally:
+        door.stream(None)
         daemon.watchers -= 1

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from hetsched import wire
 from hetsched.daemon.link import AgentLink
@@ -29,7 +30,7 @@ class Logs:
 
     async def read(
         self, node: str, task: str, attempt: int, stream: str, offset: int, *, follow: bool
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Pieces of the log from byte `offset`; with `follow` until the attempt has ended and all is read.
 
         Raises Unavailable when the agent is not connected, NotFound or Gone when it has no such log.
@@ -38,11 +39,12 @@ class Logs:
         while more:
             more = False
             ask = wire.ReadLog(next(self._requests), task, attempt, stream, offset, WINDOW_BYTES, follow)
-            async for data in self._window(self._link(node), ask):
-                if data.data:
-                    offset = data.offset + len(data.data)
-                    yield data.data
-                more = not data.end and (follow or bool(data.data))
+            async with aclosing(self._window(self._link(node), ask)) as window:
+                async for data in window:
+                    if data.data:
+                        offset = data.offset + len(data.data)
+                        yield data.data
+                    more = not data.end and (follow or bool(data.data))
 
     def _link(self, node: str) -> AgentLink:
         link = self._links.by_node.get(node)
@@ -50,7 +52,7 @@ class Logs:
             raise Unavailable(f"the log lies on {node}, whose agent is not connected")
         return link
 
-    async def _window(self, link: AgentLink, ask: wire.ReadLog) -> AsyncIterator[wire.LogData]:
+    async def _window(self, link: AgentLink, ask: wire.ReadLog) -> AsyncGenerator[wire.LogData, None]:
         answers: asyncio.Queue[wire.LogData | None] = asyncio.Queue()
         link.log_readers[ask.request] = answers
         link.send(ask)

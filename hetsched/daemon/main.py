@@ -46,8 +46,8 @@ def serve(
 ) -> int:
     """Run the daemon until SIGTERM; the exit code. `listen` and `store_url` go before the configuration's."""
     _log_to_stderr(config.server.log_level)
-    service = Service(config, data_dir, listen or config.server.listen, store_url or config.store.url, insecure)
     try:
+        service = Service(config, data_dir, listen or config.server.listen, store_url or config.store.url, insecure)
         return uvloop.run(service.run())
     except (ConfigError, JournalCorrupt) as error:
         print(f"hetsched: {error}", file=sys.stderr)

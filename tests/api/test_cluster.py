@@ -76,7 +76,9 @@ async def test_the_metrics_have_the_names_of_the_contract(daemon: DaemonProcess)
             {"id": "victim", "qos": "background", "kind": "training", "resources": {"gpu": 2}}, Prefer="wait=5"
         )
         await agent.until(lambda: "victim" in agent.running)
-        daemon.submit({"id": "urgent", "qos": "critical", "resources": {"gpu": 1}}, Prefer="wait=5")
+        await asyncio.to_thread(
+            daemon.submit, {"id": "urgent", "qos": "critical", "resources": {"gpu": 1}}, Prefer="wait=5"
+        )
         await agent.until(lambda: "urgent" in agent.running)
         text = daemon.get("/metrics").body.decode()
         await agent.end("urgent")

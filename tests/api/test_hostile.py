@@ -324,7 +324,7 @@ def test_a_preference_that_is_not_understood_is_ignored(daemon: DaemonProcess, p
         ("PATCH", "/v1/tasks/x", 405),
         ("DELETE", "/v1/tasks", 405),
         ("POST", "/v1/nodes", 405),
-        ("BREW", "/v1/tasks", 405),
+        ("BREW", "/v1/tasks", 400),
         ("GET", "/v1/agents/connect", 403),
         ("GET", "/v1/events?since=-1", 400),
         ("GET", "/v1/events?since=abc", 400),

@@ -57,7 +57,7 @@ def test_many_are_cancelled_by_what_they_have_in_common(daemon: DaemonProcess) -
         ({}, ""),
         ({"labels": "a=b"}, "/labels"),
         ({"ids": "c1"}, "/ids"),
-        ({"ids": [1]}, "/ids/..."),
+        ({"ids": [1]}, "/ids/0"),
         ({"qos": "urgent"}, "/qos"),
         ({"state": "asleep"}, "/state"),
         ([], ""),

@@ -110,9 +110,9 @@ def test_a_stopping_daemon_ends_its_streams_at_once(data_dir: Path) -> None:
 
 
 async def test_a_log_comes_through_its_agent(daemon: DaemonProcess) -> None:
-    async with TestAgent(daemon, {"name": "l1", "cpu": 4, "memory": "1Gi"}) as agent:
+    async with TestAgent(daemon, {"name": "l1", "cpu": 4, "memory": "1Gi", "devices": [{"kind": "fpga"}]}) as agent:
         agent.logs["talker"] = b"".join(b"line %d\n" % i for i in range(100_000))
-        daemon.submit({"id": "talker", "command": ["true"], "resources": {"cpu": 1}}, Prefer="wait=5")
+        daemon.submit({"id": "talker", "command": ["true"], "resources": {"fpga": 1}}, Prefer="wait=5")
         await agent.until(lambda: "talker" in agent.running)
 
         answer = await in_thread(daemon.get, "/v1/tasks/talker/logs")
