@@ -121,16 +121,25 @@ class Snapshot:
         shape, place = self.book.shapes[self.rows[task].shape], self.book.nodes.get(node)
         if place is None or not place.is_open or shape.levels.get(node, 1) == 0:
             return False
-        others = [held for held in self.holdings.values() if held.node == node and held.task not in without and held.task != task]
+        others = [
+            held
+            for held in self.holdings.values()
+            if held.node == node and held.task not in without and held.task != task
+        ]
         shapes = [self.book.shapes[self.rows[held.task].shape] for held in others]
-        if place.cpu - sum(other.cpu for other in shapes) < shape.cpu or place.memory - sum(other.memory for other in shapes) < shape.memory:
+        if (
+            place.cpu - sum(other.cpu for other in shapes) < shape.cpu
+            or place.memory - sum(other.memory for other in shapes) < shape.memory
+        ):
             return False
         share, memory = self.use_of(node, others)
         if shape.same and shape.asks:
             by = "numa" if shape.same == 1 else "nvlink"
             islands = {getattr(device, by) for device in place.devices} - {-1}
-            return any(devices_suffice(shape, place, share, memory, lambda device: getattr(device, by) == island)  # noqa: B023
-                       for island in islands)
+            return any(
+                devices_suffice(shape, place, share, memory, lambda device: getattr(device, by) == island)  # noqa: B023
+                for island in islands
+            )
         return devices_suffice(shape, place, share, memory, lambda device: True)
 
     def use_of(self, node: int, others: list[Holding]) -> tuple[dict[int, int], dict[int, int]]:
@@ -147,8 +156,11 @@ class Snapshot:
     def within_limits(self, task: int, without: frozenset[int] = frozenset()) -> bool:
         for queue in self.book.above(self.rows[task].queue):
             for resource, most in self.book.limits.get(queue, {}).items():
-                used = sum(self.book.shapes[self.rows[held.task].shape].amounts().get(resource, 0) for held in self.holdings.values()
-                           if held.task not in without and queue in self.book.above(self.rows[held.task].queue))
+                used = sum(
+                    self.book.shapes[self.rows[held.task].shape].amounts().get(resource, 0)
+                    for held in self.holdings.values()
+                    if held.task not in without and queue in self.book.above(self.rows[held.task].queue)
+                )
                 wanted = self.book.shapes[self.rows[task].shape].amounts()
                 if resource in wanted and used + wanted[resource] > most:
                     return False
@@ -162,8 +174,15 @@ class Snapshot:
         return here + self.book.left.get(gang, 0)
 
     def stoppable(self, preemptor_qos: int) -> list[int]:
-        return [task for task, row in self.rows.items() if row.qos > preemptor_qos and row.flags & _core.PREEMPTIBLE
-                and row.gang == _core.NONE and self.state[task] in (_core.PLACED, _core.RUNNING) and task not in self.claimed_victims]
+        return [
+            task
+            for task, row in self.rows.items()
+            if row.qos > preemptor_qos
+            and row.flags & _core.PREEMPTIBLE
+            and row.gang == _core.NONE
+            and self.state[task] in (_core.PLACED, _core.RUNNING)
+            and task not in self.claimed_victims
+        ]
 
     def on_node(self, node: int, tasks: frozenset[int]) -> frozenset[int]:
         return frozenset(task for task in tasks if self.holdings[task].node == node)
@@ -193,8 +212,15 @@ class Snapshot:
         units = []
         for victim in victims:
             gang = self.rows[victim].gang
-            running = frozenset(member for member in self.core.gang_members(gang)
-                                if self.state[member] in (_core.PLACED, _core.RUNNING)) if gang != _core.NONE else frozenset()
+            running = (
+                frozenset(
+                    member
+                    for member in self.core.gang_members(gang)
+                    if self.state[member] in (_core.PLACED, _core.RUNNING)
+                )
+                if gang != _core.NONE
+                else frozenset()
+            )
             if gang == _core.NONE:
                 units.append(frozenset({victim}))
                 continue
@@ -212,12 +238,23 @@ CLAIMS: dict[int, tuple[tuple[int, int], ...]] = {}
 
 def devices_suffice(shape: Shape, node: Node, share: dict[int, int], memory: dict[int, int], allowed: Any) -> bool:
     for kind, whole, parts, milli, each, models in shape.asks:
-        right = [index for index, device in enumerate(node.devices)
-                 if device.kind == kind and device.usable and allowed(device) and (not models or device.model in models)
-                 and (device.memory < 0 or device.memory >= each)]
+        right = [
+            index
+            for index, device in enumerate(node.devices)
+            if device.kind == kind
+            and device.usable
+            and allowed(device)
+            and (not models or device.model in models)
+            and (device.memory < 0 or device.memory >= each)
+        ]
         free = [index for index in right if not share.get(index)]
-        partly = [index for index in right if share.get(index) and share[index] + milli <= 1000
-                  and (node.devices[index].memory < 0 or memory[index] + each <= node.devices[index].memory)]
+        partly = [
+            index
+            for index in right
+            if share.get(index)
+            and share[index] + milli <= 1000
+            and (node.devices[index].memory < 0 or memory[index] + each <= node.devices[index].memory)
+        ]
         if len(free) < whole or (parts and len(free) - whole + len(partly) < parts):
             return False
     return True
@@ -231,7 +268,11 @@ def judge_pieces(snapshot: Snapshot, task: int, node: int, pieces: tuple[tuple[i
         assert sorted(share for _, share in mine) == sorted([1000] * whole + [milli] * parts)
         for index, _ in mine:
             device = place.devices[index]
-            assert device.usable and (not models or device.model in models) and (device.memory < 0 or device.memory >= each)
+            assert (
+                device.usable
+                and (not models or device.model in models)
+                and (device.memory < 0 or device.memory >= each)
+            )
     assert sum(ask[1] + ask[2] for ask in shape.asks) == len(pieces)
     if shape.same and pieces:
         islands = {getattr(place.devices[index], "numa" if shape.same == 1 else "nvlink") for index, _ in pieces}
@@ -246,8 +287,11 @@ def judge_rest(snapshot: Snapshot, levels: int, evicts: bool) -> None:
             assert not any(snapshot.fits(task, node) for node in snapshot.book.nodes), f"task {task} fits and waits"
             if evicts and not snapshot.will_fit(task):
                 gone = frozenset(snapshot.stoppable(row.qos))
-                assert not any(snapshot.fits(task, node, snapshot.on_node(node, gone)) for node in snapshot.book.nodes
-                               if not snapshot.leaving(node)), f"task {task} stops nobody and could"
+                assert not any(
+                    snapshot.fits(task, node, snapshot.on_node(node, gone))
+                    for node in snapshot.book.nodes
+                    if not snapshot.leaving(node)
+                ), f"task {task} stops nobody and could"
 
 
 def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> None:
@@ -286,7 +330,10 @@ def judge_gangs(snapshot: Snapshot, begun: dict[int, int]) -> None:
         stopping = sum(snapshot.state[member] == _core.STOPPING for member in members)
         assert snapshot.present(gang) + stopping >= least
         if column >= 0:
-            nodes = {snapshot.holdings[member].node for member in members if member in snapshot.holdings
-                     and snapshot.state[member] in (_core.PLACED, _core.RUNNING)}
+            nodes = {
+                snapshot.holdings[member].node
+                for member in members
+                if member in snapshot.holdings and snapshot.state[member] in (_core.PLACED, _core.RUNNING)
+            }
             places = nodes if column == 8 else {snapshot.book.nodes[node].domain for node in nodes}
             assert len(places) == 1

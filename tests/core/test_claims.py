@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hetsched import _core
 
 from .world import BACKGROUND, BEST_EFFORT, CRITICAL, PRODUCTION, World
 
-SOFT = {"qos": BEST_EFFORT, "flags": _core.PREEMPTIBLE}
+SOFT: dict[str, Any] = {"qos": BEST_EFFORT, "flags": _core.PREEMPTIBLE}
 SECOND_NS = 1_000_000_000
 
 
-def full_world(gpus: int = 4, **named: int) -> tuple[World, list[int]]:
+def full_world(gpus: int = 4) -> tuple[World, list[int]]:
     """One node, all devices with best-effort tasks of one device that run."""
-    world = World(**named)
+    world = World()
     world.node(gpus=gpus)
     tasks = world.tasks([f"soft-{at}" for at in range(gpus)], world.shape(gpus=1), **SOFT)
     world.place()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,11 @@ def live_world() -> tuple[World, int, int]:
 
 
 REFUSED: list[tuple[type[Exception], str, Callable[[Core, int, int], object]]] = [
-    (ValueError, "is placed: only a queued task|only a waiting task", lambda core, running, waiting: core.hold(running, 2)),
+    (
+        ValueError,
+        "is placed: only a queued task|only a waiting task",
+        lambda core, running, waiting: core.hold(running, 2),
+    ),
     (ValueError, "is queued: it has no live attempt", lambda core, running, waiting: core.requeue(waiting, 0)),
     (ValueError, "is queued: it has no live attempt", lambda core, running, waiting: core.back_off(waiting, 0)),
     (ValueError, "only a placed or running task", lambda core, running, waiting: core.stop(waiting, 0)),
@@ -55,7 +60,8 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Core, int, int], object]]] =
 
 @pytest.mark.parametrize(("error", "sentence", "call"), REFUSED)
 def test_a_refusal_says_why_and_changes_nothing(
-        error: type[Exception], sentence: str, call: Callable[[Core, int, int], object]) -> None:
+    error: type[Exception], sentence: str, call: Callable[[Core, int, int], object]
+) -> None:
     world, running, waiting = live_world()
     before = world.core.digest(), world.core.peek_facts(0)[1]
     with pytest.raises(error, match=sentence):
@@ -64,21 +70,35 @@ def test_a_refusal_says_why_and_changes_nothing(
 
 
 def accept(core: Core, *keys: bytes, **named: int) -> list[int]:
-    return core.accept(keys, **{"template": 0, "shape": 0, "queue": 0, "qos": 1, "flags": 0, "submitted_ns": 0, **named})
+    arguments: dict[str, Any] = {
+        "template": 0,
+        "shape": 0,
+        "queue": 0,
+        "qos": 1,
+        "flags": 0,
+        "submitted_ns": 0,
+        **named,
+    }
+    return core.accept(keys, **arguments)
 
 
-@pytest.mark.parametrize(("keys", "named", "error"), [
-    ((b"new", b"waiting"), {}, KeyError),
-    ((b"twice", b"twice"), {}, KeyError),
-    ((b"ok", b""), {}, ValueError),
-    ((b"ok", b"x" * 256), {}, ValueError),
-    ((b"ok",), {"qos": 4}, ValueError),
-    ((b"ok",), {"flags": _core.CLAIMING}, ValueError),
-    ((b"ok",), {"shape": 5}, IndexError),
-    ((b"ok",), {"gang": 0}, IndexError),
-    ((b"ok",), {"checkpoint_ns": -1}, ValueError),
-])
-def test_a_run_is_accepted_whole_or_not_at_all(keys: tuple[bytes, ...], named: dict[str, int], error: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("keys", "named", "error"),
+    [
+        ((b"new", b"waiting"), {}, KeyError),
+        ((b"twice", b"twice"), {}, KeyError),
+        ((b"ok", b""), {}, ValueError),
+        ((b"ok", b"x" * 256), {}, ValueError),
+        ((b"ok",), {"qos": 4}, ValueError),
+        ((b"ok",), {"flags": _core.CLAIMING}, ValueError),
+        ((b"ok",), {"shape": 5}, IndexError),
+        ((b"ok",), {"gang": 0}, IndexError),
+        ((b"ok",), {"checkpoint_ns": -1}, ValueError),
+    ],
+)
+def test_a_run_is_accepted_whole_or_not_at_all(
+    keys: tuple[bytes, ...], named: dict[str, int], error: type[Exception]
+) -> None:
     world, _, _ = live_world()
     before = world.core.dump()
     with pytest.raises(error):
@@ -140,4 +160,4 @@ def test_telling_twice_is_harmless_where_agents_repeat_themselves() -> None:
 
 def test_a_bad_check_is_seen_at_once() -> None:
     """The checked core calls check() after every door: all other stories run on one."""
-    assert Core(checked=True).check() is None
+    Core(checked=True).check()

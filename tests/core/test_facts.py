@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from hetsched import _core
@@ -19,7 +21,10 @@ def test_a_turn_is_the_first_record_and_only_of_turns_that_have_one() -> None:
     core.words(4, b"")
     facts = core.take_facts()
     assert [record for _, _, record in split_facts(facts)] == [
-        (_core.F_TURN, 7), (_core.F_WORDS, 3, b"hello"), (_core.F_WORDS, 4, b"")]
+        (_core.F_TURN, 7),
+        (_core.F_WORDS, 3, b"hello"),
+        (_core.F_WORDS, 4, b""),
+    ]
 
 
 def test_facts_are_compact() -> None:
@@ -97,14 +102,13 @@ def test_records_that_contradict_the_tables_are_refused_by_offset() -> None:
     other = world.replay()
     for record in (placed, started):
         with pytest.raises(ValueError, match="offset 0"):
-            Core().apply(frame[record[0]:record[1]], lambda kind, payload: None)
-    with pytest.raises(ValueError, match="offset 0.*only a queued task"):
-        world.core.apply(frame[placed[0]:placed[1]], lambda kind, payload: None)
+            Core().apply(frame[record[0] : record[1]], lambda kind, payload: None)
+    with pytest.raises(ValueError, match=r"offset 0.*only a queued task"):
+        world.core.apply(frame[placed[0] : placed[1]], lambda kind, payload: None)
     assert other.counts()[_core.QUEUED] == 0
 
 
 def test_random_bytes_are_refused_and_do_no_harm() -> None:
-    import random
     rng = random.Random(1)
     world = story()
     for _ in range(3000):

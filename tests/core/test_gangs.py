@@ -80,7 +80,9 @@ def test_a_domain_keeps_members_together(column: int) -> None:
     racks = [world.node(gpus=gpus, column0=rack) for rack, gpus in ((1, 1), (2, 1), (1, 1), (3, 2))]
     _, members = gang_of(world, 2, 2, world.shape(gpus=1), column=column)
     assert world.place() == 2
-    assert [world.where(member) for member in members] == ([racks[0], racks[2]] if column == 0 else [racks[3], racks[3]])
+    assert [world.where(member) for member in members] == (
+        [racks[0], racks[2]] if column == 0 else [racks[3], racks[3]]
+    )
 
 
 def test_who_joins_later_joins_in_the_same_domain() -> None:

@@ -34,8 +34,12 @@ def test_order_is_priority_then_deadline_then_submission() -> None:
     world = World()
     world.node(cpu=1)
     shape = world.shape(cpu=1)
-    tasks = world.tasks(["late", "soon", "first", "none", "second"], shape, deadlines_ns=[900, 500, _core.NEVER_NS, _core.NEVER_NS, 900],
-                        priorities=[0, 0, 5, 0, 0])
+    tasks = world.tasks(
+        ["late", "soon", "first", "none", "second"],
+        shape,
+        deadlines_ns=[900, 500, _core.NEVER_NS, _core.NEVER_NS, 900],
+        priorities=[0, 0, 5, 0, 0],
+    )
     order = []
     while world.place():
         (placed,) = [fact[1] for fact in world.facts() if fact[0] == _core.F_PLACED]
@@ -48,7 +52,10 @@ def test_qos_levels_go_before_everything_else() -> None:
     world = World()
     world.node(cpu=1)
     shape = world.shape(cpu=1)
-    slots = {qos: world.task(f"q{qos}", shape, qos=qos, priority=qos) for qos in (BACKGROUND, BEST_EFFORT, PRODUCTION, CRITICAL)}
+    slots = {
+        qos: world.task(f"q{qos}", shape, qos=qos, priority=qos)
+        for qos in (BACKGROUND, BEST_EFFORT, PRODUCTION, CRITICAL)
+    }
     world.place()
     assert world.state(slots[CRITICAL]) == _core.PLACED
     assert world.core.placement(slots[CRITICAL]).lane == _core.LANE_IMMEDIATE  # type: ignore[union-attr]
@@ -297,4 +304,11 @@ def test_verdicts_name_the_first_reason_per_node() -> None:
     world.do("set_shape_node", shape, ruled_out, 0)
     verdict = world.core.verdict(shape)
     assert {reason: count for reason, count in verdict.items() if count} == {
-        "closed": 1, "cpu": 1, "devices": 1, "memory": 1, "words": 1, "fits": 1, "ever": 2}
+        "closed": 1,
+        "cpu": 1,
+        "devices": 1,
+        "memory": 1,
+        "words": 1,
+        "fits": 1,
+        "ever": 2,
+    }

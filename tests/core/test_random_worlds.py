@@ -39,8 +39,16 @@ class Chaos:
     def add_node(self) -> None:
         gpus = self.random.choice((0, 2, 4, 8))
         groups = self.random.choice((0, 2, 4))
-        devices = [(self.random.choice((0, 0, 1)), self.random.choice((-1, 0, 1)), self.random.choice((-1, 40, 80)),
-                    at // groups if groups else -1, self.random.choice((-1, 0, 1))) for at in range(gpus)]
+        devices = [
+            (
+                self.random.choice((0, 0, 1)),
+                self.random.choice((-1, 0, 1)),
+                self.random.choice((-1, 40, 80)),
+                at // groups if groups else -1,
+                self.random.choice((-1, 0, 1)),
+            )
+            for at in range(gpus)
+        ]
         row = (self.random.choice((4, 16)) * 1000, self.random.choice((16, 64)), devices)
         slot = self.world.do("add_node", *row)
         self.nodes.append(slot)
@@ -54,9 +62,22 @@ class Chaos:
         for kind in self.random.sample((0, 1), self.random.choice((0, 1, 1, 1, 2))):
             whole, parts = self.random.choice(((1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (1, 1)))
             models = self.random.choice(((), (), (0,), (1, 0)))
-            asks.append((kind, whole, parts, self.random.choice((250, 500, 300)) if parts else 0,
-                         self.random.choice((0, 0, 10, 60)), models))
-        row = (self.random.choice((0, 500, 1000, 4000)), self.random.choice((0, 1, 8)), asks, self.random.choice((0, 0, 0, 1, 2)))
+            asks.append(
+                (
+                    kind,
+                    whole,
+                    parts,
+                    self.random.choice((250, 500, 300)) if parts else 0,
+                    self.random.choice((0, 0, 10, 60)),
+                    models,
+                )
+            )
+        row = (
+            self.random.choice((0, 500, 1000, 4000)),
+            self.random.choice((0, 1, 8)),
+            asks,
+            self.random.choice((0, 0, 0, 1, 2)),
+        )
         slot = self.world.do("add_shape", *row)
         self.shapes.append(slot)
         self.book.shape(slot, *row)
@@ -73,9 +94,12 @@ class Chaos:
 
     def submit(self) -> None:
         named: dict[str, Any] = {
-            "qos": self.random.randint(CRITICAL, BACKGROUND), "queue": self.random.randint(0, 2),
-            "flags": self.random.choice((0, 1, 1, 1, 2)), "priority": self.random.choice((0, 0, 5, -5)),
-            "deadline_ns": self.random.choice((_core.NEVER_NS, 10**12, 10**11)), "checkpoint_ns": self.random.choice((0, 3 * 10**9)),
+            "qos": self.random.randint(CRITICAL, BACKGROUND),
+            "queue": self.random.randint(0, 2),
+            "flags": self.random.choice((0, 1, 1, 1, 2)),
+            "priority": self.random.choice((0, 0, 5, -5)),
+            "deadline_ns": self.random.choice((_core.NEVER_NS, 10**12, 10**11)),
+            "checkpoint_ns": self.random.choice((0, 3 * 10**9)),
         }
         size = self.random.choice((1, 1, 2, 5))
         if self.random.random() < 0.3:
@@ -168,7 +192,8 @@ class Chaos:
     def replace_node(self) -> None:
         node = self.random.choice(self.nodes)
         if not self.core.tasks_on(node) and not any(
-                (self.core.claim(task) or (None,))[0] == node for task in self.core.page(-1, 1000, 1 << _core.QUEUED)):
+            (self.core.claim(task) or (None,))[0] == node for task in self.core.page(-1, 1000, 1 << _core.QUEUED)
+        ):
             self.world.do("remove_node", node)
             self.nodes.remove(node)
             self.book.forget_node(node)
@@ -192,9 +217,29 @@ class Chaos:
         rules.judge(before, self.world.facts(), levels, evicts and self.world.options["blast_radius"] == 0)
 
     def step(self) -> None:
-        happenings = [self.submit] * 9 + [self.decide] * 6 + [self.start] * 3 + [self.end] * 3 + [self.finish_stopping] * 4 + [
-            self.fail, self.stop, self.wake, self.hold, self.release, self.release, self.prioritise, self.unclaim, self.forget,
-            self.toggle_node, self.toggle_device, self.replace_node, self.limit, self.change_level]
+        happenings = (
+            [self.submit] * 9
+            + [self.decide] * 6
+            + [self.start] * 3
+            + [self.end] * 3
+            + [self.finish_stopping] * 4
+            + [
+                self.fail,
+                self.stop,
+                self.wake,
+                self.hold,
+                self.release,
+                self.release,
+                self.prioritise,
+                self.unclaim,
+                self.forget,
+                self.toggle_node,
+                self.toggle_device,
+                self.replace_node,
+                self.limit,
+                self.change_level,
+            ]
+        )
         self.random.choice(happenings)()
         if self.random.random() < 0.3:
             self.world.tick(self.random.randint(1, 5) * 10**9)

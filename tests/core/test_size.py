@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from hetsched import _core
 from hetsched._core import Core
@@ -20,8 +21,16 @@ def cluster(nodes: int, policy: int = _core.POLICY_PACK) -> Core:
 
 
 def submit(core: Core, name: str, count: int, shape: int, **named: int) -> None:
-    core.accept([b"%s-%d" % (name.encode(), at) for at in range(count)],
-                **{"template": 0, "shape": shape, "queue": 0, "qos": 1, "flags": 0, "submitted_ns": 1, **named})
+    arguments: dict[str, Any] = {
+        "template": 0,
+        "shape": shape,
+        "queue": 0,
+        "qos": 1,
+        "flags": 0,
+        "submitted_ns": 1,
+        **named,
+    }
+    core.accept([b"%s-%d" % (name.encode(), at) for at in range(count)], **arguments)
 
 
 def test_a_waiting_task_costs_at_most_128_bytes() -> None:

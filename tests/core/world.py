@@ -61,7 +61,9 @@ class World:
 
         def on_words(kind: int, payload: bytes) -> None:
             assert kind == 7
-            door, arguments, named = json.loads(payload, object_hook=lambda o: bytes.fromhex(o["bytes"]) if "bytes" in o else o)
+            door, arguments, named = json.loads(
+                payload, object_hook=lambda o: bytes.fromhex(o["bytes"]) if "bytes" in o else o
+            )
             getattr(core, door)(*arguments, **named)
 
         for frame in self.frames:
@@ -69,17 +71,31 @@ class World:
 
     # ---------------------------------------------------------------- builders
 
-    def node(self, cpu: int = 64, memory: int = 256, gpus: int = 0, model: int = -1, gpu_memory: int = 40, **columns: Any) -> int:
+    def node(
+        self, cpu: int = 64, memory: int = 256, gpus: int = 0, model: int = -1, gpu_memory: int = 40, **columns: Any
+    ) -> int:
         """cores, GiB; `numa`, `nvlink`: devices per group, 0 = no groups."""
         numa, nvlink = columns.pop("numa", 0), columns.pop("nvlink", 0)
-        devices = [(GPU, model, gpu_memory * GIB, at // numa if numa else -1, at // nvlink if nvlink else -1) for at in range(gpus)]
+        devices = [
+            (GPU, model, gpu_memory * GIB, at // numa if numa else -1, at // nvlink if nvlink else -1)
+            for at in range(gpus)
+        ]
         slot: int = self.do("add_node", cpu * 1000, memory * GIB, devices)
         for column, value in columns.items():
             self.do("set_node_domain", slot, int(column.removeprefix("column")), value)
         return slot
 
-    def shape(self, cpu: int = 1, memory: int = 0, gpus: int = 0, parts: int = 0, part: int = 0, gpu_memory: int = 0,
-              models: tuple[int, ...] = (), same: int = 0) -> int:
+    def shape(
+        self,
+        cpu: int = 1,
+        memory: int = 0,
+        gpus: int = 0,
+        parts: int = 0,
+        part: int = 0,
+        gpu_memory: int = 0,
+        models: tuple[int, ...] = (),
+        same: int = 0,
+    ) -> int:
         asks = [(GPU, gpus, parts, part, gpu_memory * GIB, models)] if gpus or parts else []
         slot: int = self.do("add_shape", cpu * 1000, memory * GIB, asks, same)
         return slot
