@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -85,35 +86,54 @@ def test_a_bad_row_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     assert says in capsys.readouterr().err
 
 
+def run_as_a_program(nodes: Path, tasks: Path, placements: Path) -> float:
+    """Seconds that the whole program took."""
+    began = time.monotonic()
+    files = ["--nodes", str(nodes), "--tasks", str(tasks), "--placements", str(placements)]
+    subprocess.run([sys.executable, "-m", "hetsched.sim", *files], check=True, capture_output=True)
+    return time.monotonic() - began
+
+
+def test_the_openb_trace_never_overfills_anything(tmp_path: Path, shared: Path) -> None:
+    """1,213 nodes and 8,152 pods in under ten seconds, start included; judged by a ledger of this test's own."""
+    nodes_file, pods_file = shared / "traces/openb_nodes.csv", shared / "traces/openb_pods_default.csv"
+    if not pods_file.is_file():
+        pytest.skip("no openb trace beside the repository")
+    assert run_as_a_program(nodes_file, pods_file, tmp_path / "p.csv") < 10
+    nodes = {row["sn"]: row for row in csv.DictReader(nodes_file.open())}
+    pods = list(csv.DictReader(pods_file.open()))
+    cpu, memory, shares = dict.fromkeys(nodes, 0), dict.fromkeys(nodes, 0), Counter[tuple[str, str]]()
+    decisions = list(csv.DictReader((tmp_path / "p.csv").open()))
+    assert [int(row["seq"]) for row in decisions] == list(range(len(pods)))
+    for row, pod in zip(decisions, pods, strict=True):
+        if row["action"] == "reject":
+            continue
+        node = row["node"]
+        granted = [part.split(":") for part in row["gpus"].split(";") if part]
+        assert sorted(share for _, share in granted) == [pod["gpu_milli"]] * int(pod["num_gpu"])
+        assert len({device for device, _ in granted}) == len(granted)
+        assert not granted or not pod["gpu_spec"] or nodes[node]["model"] in pod["gpu_spec"].split("|")
+        cpu[node] += int(pod["cpu_milli"])
+        memory[node] += int(pod["memory_mib"])
+        shares.update({(node, device): int(share) for device, share in granted})
+    assert all(
+        cpu[name] <= int(node["cpu_milli"]) and memory[name] <= int(node["memory_mib"]) for name, node in nodes.items()
+    )
+    assert max(shares.values()) <= 1000
+    assert all(int(device) < int(nodes[name]["gpu"]) for name, device in shares)
+    assert sum(shares.values()) > 0.9 * 1000 * sum(int(node["gpu"]) for node in nodes.values())
+
+
 def test_the_openb_trace_passes_the_referee(tmp_path: Path, shared: Path) -> None:
-    """1,213 nodes and 8,152 pods in under ten seconds, start included, without one violation."""
+    """Likewise, judged by the referee of the published figures, pods drawn as there."""
     pytest.importorskip("pandas", reason="the referee needs pandas")
     referee = shared / "tools/referee/referee.py"
     if not (referee.is_file() and (shared / "traces/openb_pods_default.csv").is_file()):
         pytest.skip("no referee or no openb trace beside the repository")
-    gen = [sys.executable, str(referee), "gen", "--ratio", "0.9", "--out", str(tmp_path)]
-    subprocess.run(gen, check=True, capture_output=True)
-    log = tmp_path / "placements.csv"
-    began = time.monotonic()
-    command = [
-        "--nodes",
-        str(tmp_path / "nodes.csv"),
-        "--tasks",
-        str(tmp_path / "workload.csv"),
-        "--placements",
-        str(log),
-    ]
-    subprocess.run([sys.executable, "-m", "hetsched.sim", *command], check=True, capture_output=True)
-    assert time.monotonic() - began < 10
-    verify = [
-        "verify",
-        "--workload",
-        str(tmp_path / "workload.csv"),
-        "--nodes",
-        str(tmp_path / "nodes.csv"),
-        "--log",
-        str(log),
-    ]
+    subprocess.run([sys.executable, str(referee), "gen", "--out", str(tmp_path)], check=True, capture_output=True)
+    nodes, workload, log = (tmp_path / name for name in ("nodes.csv", "workload.csv", "placements.csv"))
+    run_as_a_program(nodes, workload, log)
+    verify = ["verify", "--workload", str(workload), "--nodes", str(nodes), "--log", str(log)]
     verdict = subprocess.run([sys.executable, str(referee), *verify], capture_output=True, text=True)
     assert "VIOLATIONS 0" in verdict.stdout, verdict.stdout + verdict.stderr
     assert "undecided pods 0" in verdict.stdout
