@@ -16,31 +16,27 @@ from urllib.parse import quote
 
 
 def tasks_cgroup(name: str, directory: Path) -> Path | None:
-    """A cgroup for the tasks of the agent called `name`, made if need be; None = none delegated. `directory`: the agent's own;
-    it tells apart agents of one name, of which one would end the other's tasks in `sweep`."""
+    """Where the tasks of the agent called `name` get their cgroups; None = none delegated. `directory`: the agent's own; it tells
+    apart agents of one name, of which one would end the other's tasks in `sweep`.
+
+    It is made by the first shim that needs it and removed by the last, so that an agent that is killed leaves nothing behind.
+    """
     own = _own_cgroup()
     if own is None or not _is_delegated(*own):
         return None
     root, relative = own
     unique = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:12]
-    path = root / relative.lstrip("/") / f"hetsched-{quote(name, safe='')[:64]}-{unique}"
-    try:
-        path.mkdir(exist_ok=True)
-        (path / "cgroup.procs").stat()
-        return path if os.access(path / "cgroup.procs", os.W_OK) else None
-    except OSError:
-        return None
+    parent = root / relative.lstrip("/")
+    return parent / f"hetsched-{quote(name, safe='')[:64]}-{unique}" if os.access(parent, os.W_OK) else None
 
 
 def sweep(path: Path, keep: set[str]) -> None:
     """Ends and removes cgroups of attempts that nobody watches any more. `keep`: names of those that somebody does."""
+    if not path.is_dir():
+        return
     for child in path.iterdir():
         if child.is_dir() and child.name not in keep:
             _end(child)
-
-
-def leave(path: Path) -> None:
-    """Removes the agent's own cgroup if no task is left in it."""
     _remove(path)
 
 

@@ -77,8 +77,6 @@ class Runner:
         await self._chains.close(_CLOSE_S)
         self._shims.close()
         self._nursery.close()
-        if self._site.cgroup is not None:
-            delegation.leave(self._site.cgroup)
 
     # ------------------------------------------------------------------ orders
 

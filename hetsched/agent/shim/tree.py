@@ -24,6 +24,17 @@ def describe(error: BaseException, subject: str) -> str:
     return repr(error)
 
 
+def _make_cgroup(path: str) -> None:
+    """The last task of another moment may be removing the parent just now."""
+    for _ in range(100):
+        try:
+            os.makedirs(path, exist_ok=True)
+            return
+        except FileNotFoundError:
+            continue
+    os.makedirs(path, exist_ok=True)
+
+
 class Command:
     """What to execute and as whom. `uid` None: as the agent's own user."""
 
@@ -52,7 +63,7 @@ class Tree:
     def begin(self) -> None:
         """Forks and executes. Why it could not be executed, if so, is known from `error` after the main process has ended."""
         if self._command.cgroup:
-            os.makedirs(self._command.cgroup, exist_ok=True)
+            _make_cgroup(self._command.cgroup)
         self._prepare_workdir()
         self._error_pipe, write_end = os.pipe()
         os.set_blocking(self._error_pipe, False)
@@ -94,12 +105,13 @@ class Tree:
             processes.send(pid, number)
 
     def remove(self) -> None:
-        """After the last process: its cgroup."""
+        """After the last process: its cgroup, and the agent's if it was the last task."""
         if self._command.cgroup:
             try:
                 os.rmdir(self._command.cgroup)
+                os.rmdir(os.path.dirname(self._command.cgroup))
             except OSError:
-                pass  # children of the task's own making; the agent sweeps the parent when it starts
+                pass  # others are in there, or children of the task's own making; the agent sweeps when it starts
 
     @staticmethod
     def _kill_cgroup(path: str) -> None:
