@@ -28,7 +28,8 @@ from hetsched.config import Config
 
 log = logging.getLogger("hetsched.agent")
 
-_TIDY_S = 60.0
+# Tidying looks at every attempt on disk: now and then, or when there are many new ones.
+_TIDY_LOOK_S, _TIDY_AT_LEAST_S, _TIDY_ATTEMPTS = 15.0, 900.0, 1000
 
 
 class Agent:
@@ -55,6 +56,7 @@ class Agent:
         self.runner = Runner(site, self._spool, self._lease, self.link.send)
         self._logs = Logs(self.runner.attempts, self._spool, self.link.send_and_wait)
         self._unsettled_before: set[wire.Ended] = set()
+        self._settled_count = 0  # since the last tidying
 
     async def open(self) -> None:
         """Adopts the attempts of an earlier life, then finds the devices (a driver may take its time)."""
@@ -108,6 +110,7 @@ class Agent:
             case wire.Stop():
                 self.runner.stop(message)
             case wire.Settled(_, task, attempt):
+                self._settled_count += 1
                 self.runner.settle(Key(task, attempt))
             case wire.Pull():
                 self.link.send(self._devices.report())
@@ -130,8 +133,13 @@ class Agent:
 
     async def _tidy(self) -> None:
         """Removes what retention does not keep."""
+        loop = asyncio.get_running_loop()
+        last = loop.time()
         while True:
-            await asyncio.sleep(_TIDY_S)
+            await asyncio.sleep(_TIDY_LOOK_S)
+            if self._settled_count < _TIDY_ATTEMPTS and loop.time() - last < _TIDY_AT_LEAST_S:
+                continue
+            last, self._settled_count = loop.time(), 0
             kept = await asyncio.to_thread(retention.settled, self._spool)
             for one in retention.to_remove(kept, self._config.agent, time.time()):
                 await asyncio.to_thread(self._spool.remove, one.path)

@@ -18,9 +18,8 @@ from hetsched.agent.shim import files, lease, processes, streams, tree
 
 SECOND_NS = 1_000_000_000
 _LOOK_NS = 5 * SECOND_NS
-_KILL_AGAIN_NS = (
-    20_000_000  # doubled each time, up to a second: what the kernel will not let go is not let go faster by asking
-)
+# Doubled each time, up to a second: what the kernel will not let go is not let go faster by asking.
+_KILL_AGAIN_NS = 20_000_000
 # What a task leaves behind when its main process has ended: asked to go, and this long later made to.
 _LEFT_BEHIND_NS = 2 * SECOND_NS
 _WAKERS = (signal.SIGCHLD, signal.SIGUSR1)
