@@ -32,7 +32,10 @@ def make_app(desk: Desk) -> web.Application:
     app[DESK] = desk
     app.on_response_prepare.append(_sign)
     for route in ROUTES:
-        app.router.add_route(route.method, route.path, _handler(route))
+        if route.scope is None:
+            app.router.add_get(route.path, _handler(route), allow_head=True)
+        else:
+            app.router.add_route(route.method, route.path, _handler(route))
     return app
 
 

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from hetsched.api import body as bodies
-from hetsched.api.call import Call
+from hetsched.api.call import Call, aside
 from hetsched.api.problem import plain
 from hetsched.errors import Forbidden, HetschedError, Problem
 from hetsched.model import Qos, Rejection, Submission, Task, parse_submission, task_to_json
@@ -66,7 +66,7 @@ async def plan(call: Call) -> web.Response:
 
 async def _read_submission(call: Call) -> Submission:
     raw = await call.body(*MEDIA)
-    return parse_submission(raw, call.daemon.task_defaults)
+    return await aside(call.body_bytes, parse_submission, raw, call.daemon.task_defaults)
 
 
 def _permitted(submission: Submission, token: Token) -> Submission:
@@ -124,21 +124,18 @@ def _idempotency_key(call: Call) -> str | None:
 async def _wait_until_placed(call: Call, ids: list[str], wait_s: float) -> dict[str, dict[str, Any]]:
     """Until none of them waits any more, or the time is over; the tasks as they are then."""
     daemon = call.daemon
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + wait_s
+    deadline_s = asyncio.get_running_loop().time() + wait_s
     with daemon.events.watch(ids) as watch:
-        waiting = {task: daemon.view.task(task) for task in ids}
-        tasks = dict(waiting)
-        while waiting := {task: value for task, value in waiting.items() if value["state"] in WAITING}:
+        tasks = {task: daemon.view.task(task) for task in ids}
+        waiting = {task for task in ids if tasks[task]["state"] in WAITING}
+        while waiting and call.desk.state == "ready":
             try:
                 async with asyncio.timeout_at(deadline_s):
-                    await watch.changed()
+                    touched = await watch.changed()
             except TimeoutError:
                 break
-            if call.desk.state != "ready":
-                break
-            waiting = {task: daemon.view.task(task) for task in waiting}
-            tasks.update(waiting)
+            tasks.update((task, daemon.view.task(task)) for task in touched)
+            waiting -= {task for task in touched if tasks[task]["state"] not in WAITING}
     await daemon.settled()
     return tasks
 

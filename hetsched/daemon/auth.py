@@ -89,6 +89,13 @@ class Tokens:
 
 def load_tokens(data_dir: Path, configured: Iterable[Token] = ()) -> Tokens:
     """Configured ones, those of `DATA/tokens.json`, and the two of first start, which are made if absent."""
+    try:
+        return _load(data_dir, configured)
+    except OSError as error:
+        raise ConfigError(f"cannot keep tokens in {data_dir}: {error.strerror or error}") from error
+
+
+def _load(data_dir: Path, configured: Iterable[Token]) -> Tokens:
     tokens = [
         Token(name="admin", sha256=_hash(_secret_file(data_dir / ADMIN_FILE)), scopes=SCOPES),
         Token(name="agent", sha256=_hash(_secret_file(data_dir / AGENT_FILE)), scopes=("node",)),

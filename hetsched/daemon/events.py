@@ -22,7 +22,7 @@ class EventRing:
         self.first_seq = last_seq + 1
         self._slots: list[Event | None] = [None] * kept
         self._changed = asyncio.Event()
-        self._waits: dict[str, set[asyncio.Event]] = {}
+        self._watches: dict[str, set[TaskWatch]] = {}
 
     def publish(self, events: Iterable[Event]) -> None:
         """Append, dropping the oldest; wake whoever waits."""
@@ -32,16 +32,20 @@ class EventRing:
             self.last_seq = event.seq
             self._slots[event.seq % self.kept] = event
             if event.task is not None:
-                for wait in self._waits.get(event.task, ()):
-                    wait.set()
+                for watch in self._watches.get(event.task, ()):
+                    watch.touch(event.task)
         self.first_seq = max(self.first_seq, self.last_seq - self.kept + 1)
         self._changed.set()
         self._changed = asyncio.Event()
 
     def after(self, seq: int, limit: int) -> list[Event]:
-        """Up to `limit` events following `seq`; Gone if some of them are no longer kept."""
+        """Up to `limit` events following `seq`; Gone if some of them are no longer kept, or if `seq` is of another journal's future."""
         if seq + 1 < self.first_seq:
             raise Gone(f"events are kept from {self.first_seq} on; read the tasks, then follow from {self.last_seq}")
+        if seq > self.last_seq:
+            raise Gone(
+                f"there is no event {seq} yet, the last is {self.last_seq}: it must be of another journal; read the tasks anew"
+            )
         last = min(self.last_seq, seq + limit)
         found = (self._slots[number % self.kept] for number in range(seq + 1, last + 1))
         return [event for event in found if event is not None]
@@ -60,9 +64,9 @@ class EventRing:
     def close(self) -> None:
         """The daemon stops: wake everybody, so that they look up and end."""
         self._changed.set()
-        for waits in self._waits.values():
-            for wait in waits:
-                wait.set()
+        for task, watches in self._watches.items():
+            for watch in watches:
+                watch.touch(task)
 
     def watch(self, tasks: Iterable[str]) -> TaskWatch:
         """Be woken by events of these tasks."""
@@ -70,26 +74,34 @@ class EventRing:
 
 
 class TaskWatch:
-    """Context in which `changed()` waits for the next event of one of the tasks."""
+    """Context in which `changed()` tells which of the tasks had an event since it was last asked."""
 
     def __init__(self, ring: EventRing, tasks: frozenset[str]) -> None:
         self._ring = ring
         self._tasks = tasks
+        self._touched: set[str] = set()
         self._event = asyncio.Event()
 
     def __enter__(self) -> TaskWatch:
         for task in self._tasks:
-            self._ring._waits.setdefault(task, set()).add(self._event)
+            self._ring._watches.setdefault(task, set()).add(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
         for task in self._tasks:
-            waits = self._ring._waits[task]
-            waits.discard(self._event)
-            if not waits:
-                del self._ring._waits[task]
+            watches = self._ring._watches[task]
+            watches.discard(self)
+            if not watches:
+                del self._ring._watches[task]
 
-    async def changed(self) -> None:
-        """Until something happened to one of them since the last call."""
+    def touch(self, task: str) -> None:
+        """Something happened to it."""
+        self._touched.add(task)
+        self._event.set()
+
+    async def changed(self) -> set[str]:
+        """Until there are some."""
         await self._event.wait()
         self._event.clear()
+        touched, self._touched = self._touched, set()
+        return touched

@@ -10,7 +10,9 @@ answered, the state is snapshotted, the store closed. No task is ever stopped by
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import resource
 import sys
 import time
 from pathlib import Path
@@ -46,6 +48,7 @@ def serve(
 ) -> int:
     """Run the daemon until SIGTERM; the exit code. `listen` and `store_url` go before the configuration's."""
     _log_to_stderr(config.server.log_level)
+    _allow_many_connections()
     try:
         service = Service(config, data_dir, listen or config.server.listen, store_url or config.store.url, insecure)
         return uvloop.run(service.run())
@@ -198,6 +201,13 @@ def _log_to_stderr(level: str) -> None:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+
+
+def _allow_many_connections() -> None:
+    """As many open files as we may have: the usual soft limit of 1,024 is less than a cluster."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _warn_in_red(text: str) -> None:

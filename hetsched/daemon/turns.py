@@ -24,8 +24,12 @@ from hetsched.scheduler.messages import Input, Reply, Turn
 IN_FLIGHT = 4
 """Appends on their way at once. More would only lengthen the tail: the server fsyncs once per round of its loop anyway."""
 
-REST_S = 0.001
-"""Shortest sleep before a turn without inputs: a wake time that stays in the past costs 1 % of a core, not all of it."""
+REST_S, LONGEST_SLEEP_S = 0.001, 3600.0
+"""Bounds of a sleep before a turn without inputs: a wake time that stays in the past must not cost a core, and one in the year 9999
+no overflow; an empty turn an hour costs nothing."""
+
+READ_PATIENCE_S = 10.0
+"""A reader waits so long for the journal; then 503 is the truth. Writers wait on: their outcome is unknown until it is known."""
 
 
 class Steps(Protocol):
@@ -110,8 +114,13 @@ class TurnLoop:
         """Until every turn computed so far is durable: what was read before is true then, and will not be taken back."""
         if self._failure is not None:
             raise Unavailable("the journal is lost; the daemon starts again")
-        if self._unreleased:
-            await asyncio.shield(self._unreleased[-1].released)
+        if not self._unreleased:
+            return
+        try:
+            async with asyncio.timeout(READ_PATIENCE_S):
+                await asyncio.shield(self._unreleased[-1].released)
+        except TimeoutError:
+            raise Unavailable("the journal does not answer, so what is known here may not be told yet") from None
 
     def _refuse_if_over(self) -> None:
         if self._closing or self._failure is not None:
@@ -165,7 +174,7 @@ class TurnLoop:
         if wake_ns is None:
             await self._due.wait()
             return
-        delay_s = max(REST_S, self.clock.seconds_until(wake_ns))
+        delay_s = min(max(REST_S, self.clock.seconds_until(wake_ns)), LONGEST_SLEEP_S)
         timer = asyncio.get_running_loop().call_later(delay_s, self._due.set)
         try:
             await self._due.wait()

@@ -25,7 +25,8 @@ def test_a_reader_gets_what_follows_in_pieces() -> None:
     assert seqs(ring.after(0, 3)) == [1, 2, 3]
     assert seqs(ring.after(3, 100)) == [4, 5, 6, 7]
     assert ring.after(7, 100) == []
-    assert ring.after(99, 100) == []
+    with pytest.raises(Gone, match="another journal"):
+        ring.after(8, 100)
 
 
 def test_what_is_no_longer_kept_is_gone() -> None:
@@ -63,5 +64,5 @@ async def test_a_task_watch_hears_of_its_tasks_only_and_is_forgotten_afterwards(
         await asyncio.sleep(0.01)
         assert not heard.done()
         ring.publish([event(2, "b")])
-        await asyncio.wait_for(heard, 1)
-    assert not ring._waits
+        assert await asyncio.wait_for(heard, 1) == {"b"}
+    assert not ring._watches
