@@ -10,6 +10,13 @@ import pytest
 from tests.agent_run.bench import AgentProcess, Bench, Daemon, agents, open_bench
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_told_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the address of somebody's daemon nor the mask of somebody's devices."""
+    for name in ("HETSCHED_URL", "HETSCHED_TOKEN", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NOTIFY_SOCKET"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 async def bench(data_dir: Path) -> AsyncIterator[Bench]:
     async with open_bench(data_dir) as opened:
