@@ -142,6 +142,7 @@ cdef struct ShapeRecord:
     uint8_t* levels            # a byte a node slot, NULL = 1 everywhere
     uint32_t levels_size       # bytes
     uint32_t pending           # derived: waiting tasks
+    uint32_t ask_class         # shapes with equal asks and `same` share a number
     uint32_t column            # derived: column of the score trees or NONE
     uint32_t lane_first        # derived: its lanes, linked
     uint64_t idle_since        # derived: value of `rounds` when its last waiting task left
@@ -191,6 +192,17 @@ cdef struct TreeRecord:
     # 32 score columns over all node slots. Derived. Owner: rank.
     uint8_t* cells[MAX_DEPTH]  # level 0 = leaves; 32 bytes a cell
     uint32_t shape[COLUMNS]    # who has the column, NONE = free
+
+
+cdef struct ClassView:
+    # What all shapes with the same device asks have in common on the node being looked at. Derived. Owner: rank.
+    uint64_t stamp             # `views` when it was computed; older ones are void
+    int32_t count              # devices picked, -1 if they do not suffice
+    int32_t worst              # worst position in the model list
+    uint8_t has_lost
+    uint32_t pieces[MAX_PIECES]
+    int32_t lost[MIX_SHAPES]   # by class of the mix: milli it cannot use after these pieces are taken, if cpu and memory suffice for it
+    int32_t lost_all[MIX_SHAPES]   # the same if they do not: all that is free of its kinds
 
 
 cdef struct TrialRecord:
@@ -270,10 +282,19 @@ cdef struct Tables:
     ShapeRecord* shapes
     uint32_t shapes_used
     uint32_t shapes_capacity
+    uint32_t classes           # derived: different ask_class
+    ClassView* class_views     # one a class
+    uint32_t class_views_capacity
+    uint64_t views             # nodes looked at so far
     uint32_t mix[MIX_SHAPES]   # most asked device shapes when the mix was last taken
     int64_t mix_weight[MIX_SHAPES]
     int64_t mix_total
     uint32_t mix_size
+    int64_t mix_cpu[MIX_SHAPES]     # derived, side by side for the inner loop
+    int64_t mix_memory[MIX_SHAPES]  # derived
+    uint8_t mix_class[MIX_SHAPES]   # derived: index into mix_first
+    uint32_t mix_first[MIX_SHAPES]  # derived: the first shape of each class in the mix
+    uint32_t mix_classes            # derived
     int64_t mix_since          # device tasks accepted since
     int64_t mix_every          # after how many it is taken again
 

@@ -253,6 +253,7 @@ cdef class ClusterDoors(Tabled):
             write_ask(shape, row)
         if shape.device_count > MAX_PIECES:
             shape.device_count = MAX_PIECES + 1
+        shape.ask_class = class_of(t, shape)
         t.shapes_used += 1
         return t.shapes_used - 1
 
@@ -350,6 +351,17 @@ cdef void write_ask(ShapeRecord* shape, row):
     shape.model_top = max(shape.model_top, min(<int> len(models), MODEL_STEPS))
     shape.device_milli += ask_milli(ask)
     shape.device_count = <uint16_t> min(60000, <int> shape.device_count + ask.whole + ask.parts)
+
+
+cdef uint32_t class_of(Tables* t, ShapeRecord* shape) except? 0xFFFFFFFF:
+    """That of an older shape with the same asks, or a new one."""
+    cdef uint32_t at
+    for at in range(t.shapes_used):
+        if t.shapes[at].same == shape.same and memcmp(t.shapes[at].asks, shape.asks, sizeof(shape.asks)) == 0:
+            return t.shapes[at].ask_class
+    grow(<void**> &t.class_views, &t.class_views_capacity, sizeof(ClassView), <uint64_t> t.classes + 1)
+    t.classes += 1
+    return t.classes - 1
 
 
 cdef int reserve_levels(Tables* t, ShapeRecord* shape, uint32_t size) except -1:

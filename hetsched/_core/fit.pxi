@@ -44,6 +44,7 @@ cdef int pick_ask(DeviceRecord* devices, int count, AskRecord* ask, int by, int 
     cdef int at, chosen, free_count = 0, found = 0
     cdef int key, best_key
     cdef int tight = -1, tight_by = 0
+    cdef bint has_islands = False
     cdef int8_t state[MAX_PIECES]
     cdef DeviceRecord* device
     for at in range(count):
@@ -54,11 +55,12 @@ cdef int pick_ask(DeviceRecord* devices, int count, AskRecord* ask, int by, int 
         if device.share_free == 1000:
             state[at] = 2
             free_count += 1
+            has_islands |= device.numa >= 0 or device.nvlink >= 0
         elif ask.parts and has_room(device, ask):
             state[at] = 1
     if free_count < ask.whole:
         return -1
-    if ask.whole > 0 and not by:
+    if ask.whole > 0 and has_islands and not by:
         tight = tightest_island(devices, count, state, ask.whole, &tight_by)
     for _ in range(ask.whole):
         chosen = -1
@@ -162,6 +164,25 @@ cdef int pick(DeviceRecord* devices, int count, ShapeRecord* shape, uint32_t* pi
                 memcpy(pieces, trial, found * sizeof(uint32_t))
     worst[0] = best_rank
     return best
+
+
+cdef bint suffices(DeviceRecord* devices, int count, ShapeRecord* shape) noexcept nogil:
+    """pick() would find devices; for shapes that need not be on one island."""
+    cdef AskRecord* ask
+    cdef int which, at, free_count, room
+    for which in range(shape.ask_count):
+        ask = &shape.asks[which]
+        free_count = 0
+        room = 0
+        for at in range(count):
+            if is_right(&devices[at], ask):
+                if devices[at].share_free == 1000:
+                    free_count += 1
+                elif ask.parts and has_room(&devices[at], ask):
+                    room += 1
+        if free_count < ask.whole or free_count - ask.whole + room < ask.parts:
+            return False
+    return True
 
 
 cdef inline uint8_t level_of(ShapeRecord* shape, uint32_t node) noexcept nogil:

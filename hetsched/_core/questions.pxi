@@ -270,8 +270,8 @@ cdef void measure_fragment(Tables* t, int kind, int64_t* fragment_milli, int64_t
     cdef uint32_t slot, at
     cdef int device
     cdef int64_t weight = 0, lost = 0
-    cdef NodeView view
-    cdef ShapeRecord one
+    cdef MixView view
+    cdef AskRecord* ask
     cdef ShapeRecord* shape
     cdef DeviceRecord* devices
     cdef NodeRecord* node
@@ -283,16 +283,13 @@ cdef void measure_fragment(Tables* t, int kind, int64_t* fragment_milli, int64_t
         if not node.is_open:
             continue
         devices = t.devices + node.device_first
-        view_node(t, slot, &view)
         for device in range(node.device_count):
             if devices[device].kind == kind and devices[device].usable:
                 free_milli[0] += max(<int> devices[device].share_free, 0)
         for at in range(t.mix_size):
             shape = &t.shapes[t.mix[at]]
-            if ask_of(shape, <uint8_t> kind) == NULL:
-                continue
-            one = shape[0]
-            one.ask_count = 1
-            one.asks[0] = ask_of(shape, <uint8_t> kind)[0]
-            lost += t.mix_weight[at] * unusable(devices, view.free_milli, view.free_bytes, node.device_count, has_base(node, shape), &one)
+            ask = ask_of(shape, <uint8_t> kind)
+            if ask != NULL:
+                view_mix(devices, node.device_count, ask, &view)
+                lost += t.mix_weight[at] * lost_of(&view, ask, has_base(node, shape))
     fragment_milli[0] = lost // weight if weight > 0 else 0

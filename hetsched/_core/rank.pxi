@@ -19,96 +19,176 @@ cdef enum:
 
 # ---------------------------------------------------------------- fragment
 
-cdef int64_t unusable(DeviceRecord* devices, int16_t* free_milli, int64_t* free_bytes, int count, bint base, ShapeRecord* shape) noexcept nogil:
+cdef int64_t unusable(DeviceRecord* devices, int count, bint base, ShapeRecord* shape) noexcept nogil:
     """Free share of the kinds the shape asks for that it cannot use on this node, in milli. `base`: cpu and memory suffice."""
-    cdef int64_t lost = 0, free_all, usable_milli
-    cdef int ask, at, whole, room
-    cdef AskRecord* asked
+    cdef int64_t lost = 0
+    cdef int ask
+    cdef MixView view
     for ask in range(shape.ask_count):
-        asked = &shape.asks[ask]
-        free_all = 0
-        usable_milli = 0
-        whole = 0
-        room = 0
-        for at in range(count):
-            if devices[at].kind != asked.kind or not devices[at].usable or free_milli[at] <= 0:
-                continue
-            free_all += free_milli[at]
-            if not is_right(&devices[at], asked):
-                continue
-            if free_milli[at] == 1000:
-                whole += 1
-                usable_milli += 1000
-            elif asked.parts and free_milli[at] >= asked.part_milli and (
-                    devices[at].memory_bytes < 0 or free_bytes[at] >= asked.memory_bytes):
-                room += 1
-                usable_milli += free_milli[at]
-        if not base or whole < asked.whole or room + whole - asked.whole < asked.parts:
-            usable_milli = 0
-        lost += free_all - usable_milli
+        view_mix(devices, count, &shape.asks[ask], &view)
+        lost += lost_of(&view, &shape.asks[ask], base)
     return lost
 
 
-cdef int64_t mixed_fragment(Tables* t, DeviceRecord* devices, int16_t* free_milli, int64_t* free_bytes, int count,
-                            int64_t cpu_free, int64_t memory_free) noexcept nogil:
-    """M(node) x total weight of the mix."""
-    cdef int64_t total = 0
-    cdef uint32_t at
-    cdef ShapeRecord* shape
-    for at in range(t.mix_size):
-        shape = &t.shapes[t.mix[at]]
-        total += t.mix_weight[at] * unusable(devices, free_milli, free_bytes, count,
-                                             cpu_free >= shape.cpu_milli and memory_free >= shape.memory_bytes, shape)
-    return total
+cdef struct MixView:
+    # What one shape of the mix (with one ask) makes of one node: sums over its devices, so that a change of one device is a difference.
+    uint64_t right             # devices that are right for it, a bit each
+    int64_t free_all           # milli, of its kind
+    int64_t usable             # milli, of right devices that can hold a part or a whole
+    int whole                  # right devices that are wholly free
+    int room                   # right devices, partly used, with room for a part
 
 
 cdef struct NodeView:
-    # One node while its leaves are computed: free amounts side by side, and the fragment before anything is placed.
-    int16_t free_milli[64]
-    int64_t free_bytes[64]
-    int64_t fragment
+    # One node while its leaves are computed.
+    int64_t fragment           # M(node) x total weight, before anything is placed
     uint8_t has_fragment
+    int16_t whole[16]          # by kind: usable devices wholly free, whatever their model
+    int16_t top_share[16]      # by kind: the largest free share of a usable device, milli
+    MixView mix[32]            # by class of the mix
 
 
 cdef void view_node(Tables* t, uint32_t slot, NodeView* view) noexcept nogil:
     cdef NodeRecord* node = &t.nodes[slot]
-    cdef DeviceRecord* devices = t.devices + node.device_first
-    cdef int at
-    for at in range(node.device_count):
-        view.free_milli[at] = devices[at].share_free
-        view.free_bytes[at] = devices[at].memory_free
+    cdef DeviceRecord* device
+    cdef uint32_t at
+    t.views += 1
     view.has_fragment = False
+    memset(view.whole, 0, sizeof(view.whole))
+    memset(view.top_share, 0, sizeof(view.top_share))
+    for at in range(node.device_first, node.device_first + node.device_count):
+        device = &t.devices[at]
+        if device.usable:
+            view.whole[device.kind] += device.share_free == 1000
+            view.top_share[device.kind] = max(view.top_share[device.kind], device.share_free)
 
 
-cdef int fragment_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, uint32_t* pieces, int count) noexcept nogil:
+cdef inline bint holds_part(AskRecord* ask, DeviceRecord* device, int64_t free_milli, int64_t free_bytes) noexcept nogil:
+    return ask.parts and free_milli >= ask.part_milli and (device.memory_bytes < 0 or free_bytes >= ask.memory_bytes)
+
+
+cdef void view_mix(DeviceRecord* devices, int count, AskRecord* ask, MixView* view) noexcept nogil:
+    cdef int at
+    memset(view, 0, sizeof(MixView))
+    for at in range(count):
+        if devices[at].kind != ask.kind or not devices[at].usable or devices[at].share_free <= 0:
+            continue
+        view.free_all += devices[at].share_free
+        if not is_right(&devices[at], ask):
+            continue
+        view.right |= <uint64_t> 1 << at
+        if devices[at].share_free == 1000:
+            view.whole += 1
+            view.usable += 1000
+        elif holds_part(ask, &devices[at], devices[at].share_free, devices[at].memory_free):
+            view.room += 1
+            view.usable += devices[at].share_free
+
+
+cdef inline int64_t lost_of(MixView* view, AskRecord* ask, bint base) noexcept nogil:
+    """Free share that the ask cannot use. `base`: cpu and memory suffice."""
+    if base and view.whole >= ask.whole and view.room + view.whole - ask.whole >= ask.parts:
+        return view.free_all - view.usable
+    return view.free_all
+
+
+cdef void fragment_before(Tables* t, NodeRecord* node, NodeView* view) noexcept nogil:
+    cdef DeviceRecord* devices = t.devices + node.device_first
+    cdef ShapeRecord* shape
+    cdef uint32_t at
+    cdef bint base
+    for at in range(t.mix_classes):
+        view_mix(devices, node.device_count, &t.shapes[t.mix_first[at]].asks[0], &view.mix[at])
+    view.fragment = 0
+    view.has_fragment = True
+    for at in range(t.mix_size):
+        shape = &t.shapes[t.mix[at]]
+        base = has_base(node, shape)
+        if shape.ask_count == 1:
+            view.fragment += t.mix_weight[at] * lost_of(&view.mix[t.mix_class[at]], &shape.asks[0], base)
+        else:
+            view.fragment += t.mix_weight[at] * unusable(devices, node.device_count, base, shape)
+
+
+cdef MixView mix_after(DeviceRecord* devices, MixView after, AskRecord* ask, ShapeRecord* placed, uint32_t* pieces, int count) noexcept nogil:
+    """A class of the mix once these pieces are taken: its view with those devices changed."""
+    cdef DeviceRecord* device
+    cdef int piece, share
+    cdef int64_t left
+    for piece in range(count):
+        device = &devices[pieces[piece] & 0xFF]
+        if device.kind != ask.kind:
+            continue
+        share = pieces[piece] >> 8
+        left = device.share_free - share
+        after.free_all -= share
+        if not (after.right >> (pieces[piece] & 0xFF)) & 1:
+            continue
+        if device.share_free == 1000:
+            after.whole -= 1
+            after.usable -= 1000
+        elif holds_part(ask, device, device.share_free, device.memory_free):
+            after.room -= 1
+            after.usable -= device.share_free
+        if left > 0 and holds_part(ask, device, left, device.memory_free - piece_memory(device, placed, pieces[piece])):
+            after.room += 1
+            after.usable += left
+    return after
+
+
+cdef void take_pieces(DeviceRecord* copy, DeviceRecord* devices, int size, ShapeRecord* placed, uint32_t* pieces, int count) noexcept nogil:
+    """The node's devices with these pieces taken."""
+    cdef int piece
+    cdef DeviceRecord* device
+    memcpy(copy, devices, size * sizeof(DeviceRecord))
+    for piece in range(count):
+        device = &copy[pieces[piece] & 0xFF]
+        device.memory_free -= piece_memory(device, placed, pieces[piece])
+        device.share_free -= <int16_t> (pieces[piece] >> 8)
+
+
+cdef void view_losses(Tables* t, NodeRecord* node, ShapeRecord* placed, NodeView* view, ClassView* shared) noexcept nogil:
+    """What every class of the mix loses once the pieces of this class are taken: the same for all shapes that ask for them."""
+    cdef DeviceRecord copy[64]
+    cdef DeviceRecord* devices = t.devices + node.device_first
+    cdef ShapeRecord* wanted
+    cdef MixView after
+    cdef bint is_copied = False
+    cdef uint32_t at
+    for at in range(t.mix_classes):
+        wanted = &t.shapes[t.mix_first[at]]
+        if wanted.ask_count == 1:
+            after = mix_after(devices, view.mix[at], &wanted.asks[0], placed, shared.pieces, shared.count)
+            shared.lost[at] = <int32_t> lost_of(&after, &wanted.asks[0], True)
+            shared.lost_all[at] = <int32_t> after.free_all
+            continue
+        if not is_copied:
+            take_pieces(copy, devices, node.device_count, placed, shared.pieces, shared.count)
+            is_copied = True
+        shared.lost[at] = <int32_t> unusable(copy, node.device_count, True, wanted)
+        shared.lost_all[at] = <int32_t> unusable(copy, node.device_count, False, wanted)
+    shared.has_lost = True
+
+
+cdef int fragment_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, ClassView* shared) noexcept nogil:
     """0..127, best 127."""
     cdef NodeRecord* node = &t.nodes[slot]
-    cdef DeviceRecord* devices = t.devices + node.device_first
-    cdef int at, device
-    cdef int64_t after, added
-    cdef int64_t held_bytes[MAX_PIECES]
+    cdef int64_t cpu_left = node.cpu_free - shape.cpu_milli
+    cdef int64_t memory_left = node.memory_free - shape.memory_bytes
+    cdef int64_t after = 0, added
+    cdef uint32_t at
+    cdef bint base
     if t.mix_total == 0 or node.device_count == 0:
         return 63
     if not view.has_fragment:
-        view.fragment = mixed_fragment(t, devices, view.free_milli, view.free_bytes, node.device_count, node.cpu_free, node.memory_free)
-        view.has_fragment = True
-    for at in range(count):
-        device = pieces[at] & 0xFF
-        held_bytes[at] = piece_memory(&devices[device], shape, pieces[at])
-        view.free_milli[device] -= <int16_t> (pieces[at] >> 8)
-        view.free_bytes[device] -= held_bytes[at]
-    after = mixed_fragment(t, devices, view.free_milli, view.free_bytes, node.device_count,
-                           node.cpu_free - shape.cpu_milli, node.memory_free - shape.memory_bytes)
-    for at in range(count):
-        device = pieces[at] & 0xFF
-        view.free_milli[device] += <int16_t> (pieces[at] >> 8)
-        view.free_bytes[device] += held_bytes[at]
+        fragment_before(t, node, view)
+    if not shared.has_lost:
+        view_losses(t, node, shape, view, shared)
+    for at in range(t.mix_size):
+        base = cpu_left >= t.mix_cpu[at] and memory_left >= t.mix_memory[at]
+        after += t.mix_weight[at] * (shared.lost[t.mix_class[at]] if base else shared.lost_all[t.mix_class[at]])
     added = (after - view.fragment) // t.mix_total + 2560
-    if added < 0:
-        added = 0
-    if added > 5119:
-        added = 5119
-    return 127 - <int> (added // 40)
+    return 127 - <int> (max(<int64_t> 0, min(<int64_t> 5119, added)) // 40)
 
 
 # ---------------------------------------------------------------- pack, spread
@@ -142,25 +222,47 @@ cdef int free_after(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept nogil
 
 # ---------------------------------------------------------------- the byte
 
+cdef void view_class(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, ClassView* shared) noexcept nogil:
+    """Devices for the asks of this class, whatever cpu and memory; only as much as the preset needs to know."""
+    cdef NodeRecord* node = &t.nodes[slot]
+    cdef DeviceRecord* devices = t.devices + node.device_first
+    cdef int ask, worst = 0
+    shared.stamp = t.views
+    shared.has_lost = False
+    shared.worst = 0
+    shared.count = -1
+    for ask in range(shape.ask_count):
+        if view.whole[shape.asks[ask].kind] < shape.asks[ask].whole or view.top_share[shape.asks[ask].kind] < shape.asks[ask].part_milli:
+            return
+    if t.policy == POLICY_FRAGMENT_ or shape.model_top > 1 or shape.same != 0:
+        shared.count = pick(devices, node.device_count, shape, shared.pieces, &worst)
+        shared.worst = worst
+    elif suffices(devices, node.device_count, shape):
+        shared.count = 0
+
+
 cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view) noexcept nogil:
-    cdef uint32_t pieces[MAX_PIECES]
-    cdef int worst = 0
-    cdef int count = fit(t, slot, shape, pieces, &worst)
+    cdef NodeRecord* node = &t.nodes[slot]
+    cdef ClassView* shared = &t.class_views[shape.ask_class]
     cdef int steps = 1, step = 0, span, score
-    if count < 0:
+    if not node.is_open or not has_base(node, shape) or level_of(shape, slot) == 0:
+        return 0
+    if shared.stamp != t.views:
+        view_class(t, slot, shape, view, shared)
+    if shared.count < 0:
         return 0
     if shape.model_top > 1:
         steps = shape.model_top
-        step = steps - 1 - min(worst, steps - 1)
+        step = steps - 1 - min(shared.worst, steps - 1)
     if shape.level_top > 1:
         steps *= shape.level_top
         step = step * shape.level_top + level_of(shape, slot) - 1
     if shape.ask_count == 0 and 0 < t.nodes_bare < t.nodes_count:
         steps *= 2
-        step = step * 2 + (t.nodes[slot].device_count == 0)
+        step = step * 2 + (node.device_count == 0)
     span = 254 // steps
     if t.policy == POLICY_FRAGMENT_:
-        score = min(fragment_score(t, slot, shape, view, pieces, count) * span >> 7, span - 1)
+        score = min(fragment_score(t, slot, shape, view, shared) * span >> 7, span - 1)
     elif t.policy == POLICY_PACK_:
         score = (1000 - free_after(t, slot, shape)) * (span - 1) // 1000
     elif t.policy == POLICY_SPREAD_:
@@ -393,9 +495,26 @@ cdef void take_mix(Tables* t) noexcept nogil:
     t.mix_total = 0
     for at in range(t.mix_size):
         t.mix_total += t.mix_weight[at]
+    index_mix(t)
     if total > 1000000:
         for slot in range(t.shapes_used):
             t.shapes[slot].popularity = (t.shapes[slot].popularity + 1) // 2
     if t.policy == POLICY_FRAGMENT_:
         t.all_dirty = True
         t.changes += 1
+
+
+cdef void index_mix(Tables* t) noexcept nogil:
+    """What the inner loop of the score reads, side by side; shapes of one class share their device sums."""
+    cdef uint32_t at, known
+    t.mix_classes = 0
+    for at in range(t.mix_size):
+        t.mix_cpu[at] = t.shapes[t.mix[at]].cpu_milli
+        t.mix_memory[at] = t.shapes[t.mix[at]].memory_bytes
+        known = 0
+        while known < t.mix_classes and t.shapes[t.mix_first[known]].ask_class != t.shapes[t.mix[at]].ask_class:
+            known += 1
+        if known == t.mix_classes:
+            t.mix_first[known] = t.mix[at]
+            t.mix_classes += 1
+        t.mix_class[at] = <uint8_t> known

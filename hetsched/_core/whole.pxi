@@ -213,6 +213,9 @@ cdef int rebuild(Tables* t) except -1:
         t.shapes[at].column = NONE_
         t.shapes[at].lane_first = NONE_
         t.shapes[at].idle_since = 0
+        t.classes = max(t.classes, t.shapes[at].ask_class + 1)
+    grow(<void**> &t.class_views, &t.class_views_capacity, sizeof(ClassView), <uint64_t> t.classes + 1)
+    index_mix(t)
     for at in range(t.queues_used):
         t.queues[at].key_stale = True
         memset(t.queues[at].bucket, 0, sizeof(t.queues[at].bucket))
