@@ -199,6 +199,7 @@ cdef struct ClassView:
     uint64_t stamp             # `views` when it was computed; older ones are void
     int32_t count              # devices picked, -1 if they do not suffice
     int32_t worst              # worst position in the model list
+    int32_t free_after         # pack, spread: sum over the kinds asked of the mean free milli a device once they are taken
     uint8_t has_lost
     uint32_t pieces[MAX_PIECES]
     int32_t lost[MIX_SHAPES]   # by class of the mix: milli it cannot use after these pieces are taken, if cpu and memory suffice for it

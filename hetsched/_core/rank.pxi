@@ -45,6 +45,10 @@ cdef struct NodeView:
     uint8_t has_fragment
     int16_t whole[16]          # by kind: usable devices wholly free, whatever their model
     int16_t top_share[16]      # by kind: the largest free share of a usable device, milli
+    int32_t free_milli[16]     # by kind: free on usable devices
+    int32_t devices[16]        # by kind: usable ones
+    uint64_t per_cpu           # 1000 x 2^32 / cpu_milli
+    uint64_t per_mebibyte      # 1000 x 2^32 / memory in MiB
     MixView mix[32]            # by class of the mix
 
 
@@ -56,11 +60,17 @@ cdef void view_node(Tables* t, uint32_t slot, NodeView* view) noexcept nogil:
     view.has_fragment = False
     memset(view.whole, 0, sizeof(view.whole))
     memset(view.top_share, 0, sizeof(view.top_share))
+    memset(view.free_milli, 0, sizeof(view.free_milli))
+    memset(view.devices, 0, sizeof(view.devices))
+    view.per_cpu = (<uint64_t> 1000 << 32) // <uint64_t> max(node.cpu_milli, <int64_t> 1)
+    view.per_mebibyte = (<uint64_t> 1000 << 32) // <uint64_t> max(node.memory_bytes >> 20, <int64_t> 1)
     for at in range(node.device_first, node.device_first + node.device_count):
         device = &t.devices[at]
         if device.usable:
             view.whole[device.kind] += device.share_free == 1000
             view.top_share[device.kind] = max(view.top_share[device.kind], device.share_free)
+            view.free_milli[device.kind] += device.share_free
+            view.devices[device.kind] += 1
 
 
 cdef inline bint holds_part(AskRecord* ask, DeviceRecord* device, int64_t free_milli, int64_t free_bytes) noexcept nogil:
@@ -193,31 +203,26 @@ cdef int fragment_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* 
 
 # ---------------------------------------------------------------- pack, spread
 
-cdef int free_after(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept nogil:
-    """Mean fraction free after placing, over what the shape asks for: 0..1000."""
-    cdef NodeRecord* node = &t.nodes[slot]
-    cdef DeviceRecord* devices = t.devices + node.device_first
-    cdef int64_t total = 0, free_milli
-    cdef int terms = 0, ask, at, count
+cdef int free_devices_after(NodeView* view, ShapeRecord* shape) noexcept nogil:
+    """Sum over the kinds asked of the mean free milli a device."""
+    cdef int ask, total = 0
+    for ask in range(shape.ask_count):
+        total += <int> (view.free_milli[shape.asks[ask].kind] - ask_milli(&shape.asks[ask])) // max(1, view.devices[shape.asks[ask].kind])
+    return total
+
+
+cdef int free_after(NodeRecord* node, ShapeRecord* shape, NodeView* view, ClassView* shared) noexcept nogil:
+    """Mean fraction free after placing, over what the shape asks for: 0..1000. What is left never exceeds the whole, so the products of
+    the reciprocals stay below 1000 x 2^32."""
+    cdef int total = shared.free_after
+    cdef int terms = shape.ask_count
     if shape.cpu_milli > 0:
-        total += (node.cpu_free - shape.cpu_milli) * 1000 // node.cpu_milli
+        total += <int> (<uint64_t> (node.cpu_free - shape.cpu_milli) * view.per_cpu >> 32)
         terms += 1
     if shape.memory_bytes > 0:
-        total += ((node.memory_free - shape.memory_bytes) >> 10) * 1000 // max(1, node.memory_bytes >> 10)
+        total += <int> ((<uint64_t> (node.memory_free - shape.memory_bytes) >> 20) * view.per_mebibyte >> 32)
         terms += 1
-    for ask in range(shape.ask_count):
-        free_milli = -ask_milli(&shape.asks[ask])
-        count = 0
-        for at in range(node.device_count):
-            if devices[at].kind == shape.asks[ask].kind:
-                count += 1
-                free_milli += devices[at].share_free
-        total += free_milli // max(1, count)
-        terms += 1
-    if terms == 0:
-        return 500
-    total = total // terms
-    return <int> max(0, min(1000, total))
+    return max(0, min(1000, total // terms)) if terms > 0 else 500
 
 
 # ---------------------------------------------------------------- the byte
@@ -239,6 +244,7 @@ cdef void view_class(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* vie
         shared.worst = worst
     elif suffices(devices, node.device_count, shape):
         shared.count = 0
+    shared.free_after = free_devices_after(view, shape)
 
 
 cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view) noexcept nogil:
@@ -264,9 +270,9 @@ cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* 
     if t.policy == POLICY_FRAGMENT_:
         score = min(fragment_score(t, slot, shape, view, shared) * span >> 7, span - 1)
     elif t.policy == POLICY_PACK_:
-        score = (1000 - free_after(t, slot, shape)) * (span - 1) // 1000
+        score = (1000 - free_after(node, shape, view, shared)) * (span - 1) // 1000
     elif t.policy == POLICY_SPREAD_:
-        score = free_after(t, slot, shape) * (span - 1) // 1000
+        score = free_after(node, shape, view, shared) * (span - 1) // 1000
     else:
         score = 0
     return <uint8_t> (1 + step * span + score)
