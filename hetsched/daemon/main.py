@@ -29,13 +29,16 @@ from hetsched.daemon.daemon import Daemon
 from hetsched.daemon.lock import DataDir
 from hetsched.daemon.recover import recover
 from hetsched.daemon.signals import Signals, Supervisor
-from hetsched.errors import ConfigError, StoreLost
+from hetsched.errors import ConfigError, Deposed, StoreLost
 from hetsched.store import JournalCorrupt, open_store
 
 log = logging.getLogger("hetsched.daemon")
 
 EXIT_OK, EXIT_FAULT, EXIT_TRY_AGAIN, EXIT_FIX_ME = 0, 70, 75, 78
-"""sysexits.h: 75 = starting again may help (the store was lost), 78 = a person has to change something first."""
+"""sysexits.h: 75 = starting again may help (the store was lost), 78 = a person has to change something first.
+
+Deposed is 78: a supervisor that started it again would have two daemons depose each other for ever.
+"""
 
 
 def serve(
@@ -52,7 +55,7 @@ def serve(
     try:
         service = Service(config, data_dir, listen or config.server.listen, store_url or config.store.url, insecure)
         return uvloop.run(service.run())
-    except (ConfigError, JournalCorrupt) as error:
+    except (ConfigError, JournalCorrupt, Deposed) as error:
         print(f"hetsched: {error}", file=sys.stderr)
         return EXIT_FIX_ME
     except StoreLost as error:

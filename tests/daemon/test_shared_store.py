@@ -1,0 +1,58 @@
+"""A store that somebody else runs: two daemons on it, and its death and return under a daemon that serves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.process import DaemonProcess
+from tests.store.helpers import Server
+
+TASK = {"resources": {"cpu": 1}}
+
+
+@pytest.fixture
+async def server(data_dir: Path) -> AsyncIterator[Server]:
+    """A server with its own directory below the test's."""
+    (data_dir / "s").mkdir()
+    started = await Server(data_dir / "s").start()
+    yield started
+    await started.kill()
+
+
+async def test_a_second_daemon_takes_over_everything_and_the_first_ends_without_being_asked(
+    data_dir: Path, server: Server
+) -> None:
+    for name in ("one", "two"):
+        (data_dir / name).mkdir()
+    with DaemonProcess(data_dir / "one", store=server.url) as one:
+        assert one.submit({"id": "before", **TASK}).status == 202
+        with DaemonProcess(data_dir / "two", store=server.url) as two:
+            assert two.task("before")["state"] == "queued"
+            assert two.get("/v1/cluster").json["epoch"] == 2
+            assert one.process is not None
+            code = await asyncio.to_thread(one.process.wait, 15)
+            assert code == 78, "a restart would depose the second one again"
+            assert "higher epoch" in one.stderr() or "leads" in one.stderr()
+            assert two.submit({"id": "after", **TASK}).status == 202
+
+
+async def test_a_store_that_dies_and_returns_only_costs_time(data_dir: Path, server: Server) -> None:
+    (data_dir / "d").mkdir()
+    with DaemonProcess(data_dir / "d", store=server.url) as daemon:
+        assert daemon.submit({"id": "before", **TASK}).status == 202
+        await server.kill()
+        asking = asyncio.create_task(asyncio.to_thread(daemon.submit, {"id": "meanwhile", **TASK}))
+        await asyncio.sleep(0.3)
+        assert not asking.done() or asking.result().status == 503, "it must not be acknowledged"
+        await server.start()
+        answer = await asking
+        assert answer.status in (202, 503)
+        async with asyncio.timeout(15):
+            while (await asyncio.to_thread(daemon.submit, {"id": "meanwhile", **TASK})).status != 202:
+                await asyncio.sleep(0.1)
+        assert daemon.task("meanwhile")["state"] == "queued"
+        assert daemon.process is not None and daemon.process.poll() is None
