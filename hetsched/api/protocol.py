@@ -88,8 +88,8 @@ class Door(RequestHandler):
         if self._request_count > heads:
             self._head_came()
             self._body = self._messages[-1][1] if self._messages else None
-        elif is_of_a_head and self._head_timer is None and not self._upgraded:
-            self._await_head()
+        elif data and is_of_a_head and self._head_timer is None and not self._upgraded:
+            self._await_head()  # not for b"", with which aiohttp resumes reading: a connection may be idle for as long as it likes
 
     def _await_head(self) -> None:
         self._head_timer = self._loop.call_later(self._doorman.head_s, self._head_is_late)

@@ -23,6 +23,9 @@ from hetsched.errors import HetschedError, TooBusy, Unavailable
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
+# On a kept connection it is an answer to our silence, not to the request, which was not read (RFC 9110, 15.5.9).
+_STALE = 408
+
 _DROPPED = (ConnectionError, TimeoutError, http.client.HTTPException)
 
 
@@ -125,6 +128,9 @@ class Transport:
                 return self._exchange(method, path, body, headers)
             raise _dropped(self.url, error) from error
         self._local.connection = None if response.will_close else connection
+        if kept and answer[0] == _STALE:
+            connection.close()
+            return self._exchange(method, path, body, headers)
         return answer
 
     def _connect(self, timeout_s: float | None) -> http.client.HTTPConnection:

@@ -23,7 +23,7 @@ from hetsched.demo.verdict import judge, lines_of
 from hetsched.demo.view import view_of
 from hetsched.demo.workload import Workload
 
-LEASES, PROCESSES = 2000, 300
+LEASES, PROCESSES = 7800, 300
 _JOIN_S = 30.0
 
 

@@ -33,7 +33,7 @@ class Profile(NamedTuple):
 PROFILES = (
     Profile("a100", "gpu:A100:8:40Gi,cpu:64,memory:512Gi"),
     Profile("h100", "gpu:H100:8:80Gi,cpu:64,memory:512Gi"),
-    Profile("tpu", "tpu:v5e:8,gpu:L4:4:24Gi,cpu:64,memory:256Gi"),
+    Profile("tpu", "tpu:v5e:16,gpu:L4:4:24Gi,cpu:64,memory:256Gi"),
     Profile("cpu", "cpu:96,memory:256Gi"),
 )
 

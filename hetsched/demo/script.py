@@ -16,6 +16,7 @@ from hetsched.demo.processes import PROFILES, DemoFault, Processes
 from hetsched.demo.workload import Workload, processes_in
 
 _TICK_S = 0.5
+_END_S = 120.0  # a machine ten times slower than one needs this for what is left then
 _VICTIM_NODE = "h100"
 
 
@@ -91,14 +92,14 @@ class Script:
 
     def _finish(self) -> None:
         self._say("finishing", "all work has arrived; the last tasks end")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + _END_S
         while time.monotonic() < deadline:
             counts = self._client.cluster()["tasks"]
             if not any(counts[state] for state in _ALIVE):
                 return
             self._look()
             time.sleep(0.2)
-        raise DemoFault(f"60 s after the last arrival some tasks have not ended: {counts}")
+        raise DemoFault(f"{_END_S:g} s after the last arrival some tasks have not ended: {counts}")
 
     # ------------------------------------------------------------------ arrivals
 

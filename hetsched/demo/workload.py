@@ -18,14 +18,14 @@ QOS = ("critical", "production", "best_effort", "background")
 
 # What one task asks for, and how often among a hundred.
 _SHAPES: tuple[tuple[int, dict[str, Any]], ...] = (
-    (46, {"cpu": 0.5}),
-    (20, {"cpu": 1, "memory": "1Gi"}),
-    (8, {"gpu": 0.25, "cpu": 0.5}),
-    (8, {"gpu": 0.5, "cpu": 0.5}),
-    (4, {"gpu": 1, "cpu": 2}),
-    (2, {"gpu": 2.5, "cpu": 2}),
-    (8, {"tpu": 1, "cpu": 0.5}),
-    (4, {"tpu": 0.5, "cpu": 0.5}),
+    (56, {"cpu": 0.5}),
+    (24, {"cpu": 1, "memory": "1Gi"}),
+    (6, {"gpu": 0.25, "cpu": 0.5}),
+    (4, {"gpu": 0.5, "cpu": 0.5}),
+    (2, {"gpu": 1, "cpu": 2}),
+    (1, {"gpu": 2.5, "cpu": 2}),
+    (4, {"tpu": 1, "cpu": 0.5}),
+    (3, {"tpu": 0.5, "cpu": 0.5}),
 )
 
 EXPECTED = {"fails-for-good": "failed", "after-failure": "skipped", "changed-my-mind": "cancelled"}

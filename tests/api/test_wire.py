@@ -164,6 +164,15 @@ def test_the_second_head_on_a_connection_has_its_deadline_too_and_idle_ones_do_n
         assert problem(drain(connection))["status"] == 408
 
 
+def test_a_connection_may_idle_after_a_body_as_well(daemon: DaemonProcess) -> None:
+    ask = head(daemon, f"Content-Length: {len(TASK)}") + TASK
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=5) as connection:
+        for _ in range(2):
+            connection.sendall(ask)
+            assert b" 202 " in drain(connection)
+            time.sleep(1.3)
+
+
 def test_a_body_that_does_not_come_is_a_408(daemon: DaemonProcess) -> None:
     began = time.monotonic()
     answer = daemon.raw(head(daemon, "Content-Length: 100") + b'{"res', timeout_s=8)
