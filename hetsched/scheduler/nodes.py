@@ -11,7 +11,7 @@ import msgspec
 from hetsched import _core, wire
 from hetsched._core import NONE
 from hetsched.errors import Conflict, NotFound, Problem
-from hetsched.scheduler import outcomes, words
+from hetsched.scheduler import outcomes, quarantine, words
 from hetsched.scheduler.cluster import Node, same_hardware
 from hetsched.scheduler.messages import (
     AttemptEnded,
@@ -27,6 +27,8 @@ from hetsched.scheduler.reasons import Reason
 from hetsched.scheduler.room import check_node
 from hetsched.scheduler.view import View
 from hetsched.scheduler.world import World
+
+LOSSES = ("lease", "node_rebooted", "lost_shim")  # ends that an agent reports and that are no failing of the task
 
 
 class Nodes:
@@ -156,7 +158,11 @@ class Nodes:
                 outcomes.stopped(self.world, task, is_success, text, exit_code)
             elif is_success:
                 outcomes.succeeded(self.world, task)
+            elif text in LOSSES:
+                self.world.books.say(words.AttemptNoted(task, text, exit_code))
+                outcomes.lost(self.world, task, Reason.LOST_ATTEMPT)
             else:
+                quarantine.could_not_start(self.world, self.cluster.by_name[node], task, text)
                 reason = Reason.TIME_LIMIT if text == "time_limit" else Reason.FAILED
                 outcomes.failed(self.world, task, text or "failed", exit_code, reason)
         self.world.settled(node, ident, attempt)

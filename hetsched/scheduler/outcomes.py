@@ -9,6 +9,7 @@ import zlib
 
 from hetsched import _core
 from hetsched.scheduler import words
+from hetsched.scheduler.quarantine import CANNOT_START, is_poisoned
 from hetsched.scheduler.reasons import Reason
 from hetsched.scheduler.timers import Timer
 from hetsched.scheduler.world import World
@@ -39,6 +40,8 @@ def failed(world: World, task: int, text: str, exit_code: int | None, reason: Re
     body = world.body(task)
     world.books.say(words.AttemptNoted(task, text, exit_code))
     final = row.failures >= body.retries or (reason is Reason.TIME_LIMIT and "time_limit" not in body.retry_on)
+    if text.startswith(CANNOT_START) and is_poisoned(world, task):
+        final, reason = True, Reason.POISONED
     if final:
         world.core.ended(task, _core.FAILED, reason)
         return
@@ -68,6 +71,8 @@ def lost(world: World, task: int, reason: Reason) -> None:
         world.core.ended(task, _core.CANCELLED, stopping)
     elif on_lost == "fail":
         world.core.ended(task, _core.FAILED, reason)
+    elif is_poisoned(world, task):
+        world.core.ended(task, _core.FAILED, Reason.POISONED)
     elif on_lost == "hold":
         world.core.requeue(task, reason, hold=_core.HELD_OPERATOR)
     else:

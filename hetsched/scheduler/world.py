@@ -38,6 +38,7 @@ class World:
         self.replies: list[Reply] = []
         self.capacity_changed = False
         self.arrived = 0
+        self.bad_turns: dict[str, dict[int, int]] = {}  # node → task that could not start there → when, in ns
         self.drain: Callable[[], None] = lambda: None  # lets the facts written so far have their consequences
 
     # -- outputs

@@ -16,7 +16,9 @@ SECOND = 1_000_000_000
 class Story:
     """`start` = whether nodes report attempts as started as soon as they are ordered. Every turn's facts are kept for a replay."""
 
-    def __init__(self, nodes: list[dict[str, Any]], *, config: dict[str, Any] | None = None, start: bool = True) -> None:
+    def __init__(
+        self, nodes: list[dict[str, Any]], *, config: dict[str, Any] | None = None, start: bool = True
+    ) -> None:
         self.config = from_mapping(config or {})
         self.scheduler = Scheduler(self.config, seed=1)
         self.now_ns = 1_000 * SECOND
@@ -71,9 +73,7 @@ class Story:
         """The node says that the live attempt is over."""
         placement = self.task(task)["placement"]
         self.step(
-            m.AttemptEnded(
-                node=placement["node"], task=task, attempt=placement["attempt"], succeeded=ok, reason=reason
-            )
+            m.AttemptEnded(node=placement["node"], task=task, attempt=placement["attempt"], succeeded=ok, reason=reason)
         )
 
     # -- asking
@@ -107,7 +107,9 @@ def _with_ticket(message: m.Input, ticket: int) -> m.Input:
     return msgspec.structs.replace(message, ticket=ticket)
 
 
-def node(name: str, *, cpu: int = 8, memory: str = "32Gi", gpus: int = 0, model: str = "A100", **extra: Any) -> dict[str, Any]:
+def node(
+    name: str, *, cpu: int = 8, memory: str = "32Gi", gpus: int = 0, model: str = "A100", **extra: Any
+) -> dict[str, Any]:
     """A node as scenario files say it."""
     devices = [{"kind": "gpu", "model": model, "count": gpus, "memory": "40Gi"}] if gpus else []
     return {"name": name, "cpu": cpu, "memory": memory, "devices": devices, **extra}

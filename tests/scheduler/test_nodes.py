@@ -121,3 +121,41 @@ def test_other_hardware_is_taken_over_when_the_node_is_empty() -> None:
     story.submit(task("t", resources={"gpu": 4}))
     story.wait(1)
     assert story.state("t") == "running"
+
+
+def test_an_attempt_that_lost_its_lease_is_lost_and_no_retry_is_used() -> None:
+    story = Story([node("n1")])
+    story.submit(task("t", retries=0))
+    story.wait(1)
+    story.end("t", ok=False, reason="lease")
+    assert story.state("t") == "queued" and story.task("t")["failures"] == 0
+    assert story.task("t")["attempts"][0]["outcome"] == "lost"
+
+
+REAL = {"health": {"quarantine": True, "auto_cordon": True}}
+
+
+def test_a_task_that_takes_three_nodes_down_is_poisoned() -> None:
+    story = Story([node(f"n{i}") for i in range(4)], config=REAL)
+    story.submit(task("t"))
+    for _ in range(3):
+        story.wait(1)
+        where = story.node_of("t")
+        assert where is not None
+        story.step(m.NodeLost(node=where))
+    assert story.state("t") == "failed" and story.names("t")[-1] == "failed"
+    assert story.scheduler.view.explain("t")["reason"] == "poisoned"
+
+
+def test_a_node_that_cannot_start_three_tasks_is_cordoned_and_typos_do_not_count() -> None:
+    story = Story([node("n1")], config=REAL)
+    for i in range(3):
+        story.submit(task(f"typo{i}", retries=0, qos="critical"))
+        story.end(f"typo{i}", ok=False, reason="exit 1")
+        story.submit(task(f"policy{i}", retries=0, qos="critical"))
+        story.end(f"policy{i}", ok=False, reason="cannot_start: policy: user is not allowed")
+    assert story.scheduler.view.node("n1")["state"] == "ready"
+    for i in range(3):
+        story.submit(task(f"b{i}", retries=0, qos="critical"))
+        story.end(f"b{i}", ok=False, reason="cannot_start: no space left on device")
+    assert story.scheduler.view.node("n1")["state"] == "cordoned"

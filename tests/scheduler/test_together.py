@@ -78,7 +78,11 @@ def test_a_preemptor_claims_the_cheapest_victims_and_starts_when_they_are_gone()
     story.submit(task("chief", qos="critical", resources={"gpu": 1}))
     assert (story.state("old"), story.state("young"), story.state("chief")) == ("running", "stopping", "queued")
     why = story.scheduler.view.explain("chief")
-    assert why["reason"] == "claiming" and why["claim"]["victims"] == ["young"] and "without any one" in why["claim"]["proof"]
+    assert (
+        why["reason"] == "claiming"
+        and why["claim"]["victims"] == ["young"]
+        and "without any one" in why["claim"]["proof"]
+    )
     story.end("young", ok=False, reason="preempted")
     assert story.names("young")[-1] == "requeued"
     assert story.state("chief") == "running"

@@ -1,0 +1,42 @@
+"""Whom not to trust any more: a task that takes its nodes down, a node that cannot start tasks.
+
+Only what cannot be the task's own failing counts against a node, and only what the task did to three nodes in a row counts against a
+task: three users with a typo each must not close a machine. Both rules are off in the simulator unless configured.
+"""
+
+from __future__ import annotations
+
+from hetsched.scheduler import words
+from hetsched.scheduler.cluster import Node
+from hetsched.scheduler.world import World
+
+POISON_ATTEMPTS = 3
+CANNOT_START = "cannot_start"
+POLICY = "cannot_start: policy"  # the agent's owner refuses this task: its fault, not the node's
+
+
+def is_poisoned(world: World, task: int) -> bool:
+    """Whether the attempt that is just over is the third in a row that was lost or could not start."""
+    if not world.config.health.quarantine:
+        return False
+    past = world.books.attempts.past.get(task, [])[1 - POISON_ATTEMPTS :]
+    harmful = [a for a in past if a.outcome == "lost" or a.reason.startswith(CANNOT_START)]
+    return len(harmful) == POISON_ATTEMPTS - 1
+
+
+def could_not_start(world: World, node: Node, task: int, text: str) -> None:
+    """Count it; `health.cordon_tasks` different tasks within `health.cordon_within` seconds cordon the node."""
+    health = world.config.health
+    if not health.auto_cordon or text.startswith(POLICY) or not text.startswith(CANNOT_START):
+        return
+    turns = world.bad_turns.setdefault(node.name, {})
+    turns[task] = world.now_ns
+    oldest_ns = world.now_ns - round(health.cordon_within * 1e9)
+    for other in [other for other, at_ns in turns.items() if at_ns < oldest_ns]:
+        del turns[other]
+    if len(turns) >= health.cordon_tasks and not node.cordoned:
+        turns.clear()
+        world.books.say(words.NodeMarked(node.name, node.up, node.silent, True, node.draining, node.boot_id))
+        world.emit(
+            "node_cordon", node=node.name, reason=f"{health.cordon_tasks} tasks could not start here; last: {text}"
+        )
