@@ -1,0 +1,66 @@
+"""The table of moves against the core: what the table allows happens in some world, and nothing else ever does."""
+
+from __future__ import annotations
+
+from hetsched import _core
+from hetsched.model import TERMINAL, State
+from hetsched.scheduler.lifecycle import MOVES, STATE_OF_CODE
+from tests.scheduler.test_replay import eventful
+
+FACT_NAMES = {
+    _core.F_PLACED: "placed",
+    _core.F_STARTED: "started",
+    _core.F_STOPPING: "stopping",
+    _core.F_ENDED: "ended",
+    _core.F_REQUEUED: "requeued",
+    _core.F_BACKED_OFF: "backed_off",
+    _core.F_READY: "ready",
+    _core.F_HELD: "held",
+}
+
+
+def moves_seen(seed: int) -> set[tuple[str, State | None, State]]:
+    """(fact, state before, state after) of every packed fact of an eventful world, found by replaying it record by record."""
+    story = eventful(seed, 60)
+    seen = set()
+    again = type(story.scheduler).restore(story.config, None)
+    record = again.books.record
+
+    states: dict[int, State] = {}
+
+    def watch(fact: tuple[int, ...]) -> None:
+        record(fact)
+        if fact[0] in FACT_NAMES:
+            task = fact[1]
+            after = STATE_OF_CODE[again.core.task(task).state]
+            seen.add((FACT_NAMES[fact[0]], states.get(task), after))
+            states[task] = after
+        if fact[0] == _core.F_FORGOTTEN:
+            states.pop(fact[1], None)
+
+    again.books.record = watch  # type: ignore[method-assign]
+    for frame in story.frames:
+        again.apply(frame)
+    return seen
+
+
+def test_no_world_leaves_the_table_and_together_they_walk_most_of_it() -> None:
+    seen = set().union(*(moves_seen(seed) for seed in range(8)))
+    for fact, before, after in seen:
+        if before is not None:
+            assert after in MOVES[fact][before], f"{fact}: {before} → {after} is not in the table"
+    walked = {(fact, str(before)) for fact, before, _ in seen if before is not None}
+    assert walked >= {
+        ("placed", "queued"),
+        ("started", "placed"),
+        ("stopping", "running"),
+        ("requeued", "stopping"),
+        ("backed_off", "running"),
+        ("ready", "backoff"),
+        ("ended", "running"),
+        ("ended", "stopping"),
+    }
+
+
+def test_nothing_leaves_a_terminal_state() -> None:
+    assert all(before not in TERMINAL for table in MOVES.values() for before in table)
