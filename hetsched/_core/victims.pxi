@@ -217,16 +217,18 @@ cdef void lift_leaving(Tables* t, Slots* leaving, int sign) noexcept nogil:
         lift_task(t, leaving.at[at], sign)
 
 
-cdef bint will_get_in(Tables* t, uint32_t task, Slots* leaving) noexcept nogil:
-    """There will be room for it when those have left who leave anyhow: then nobody else is stopped for it."""
+cdef bint is_to_wait(Tables* t, uint32_t task, Slots* leaving) noexcept nogil:
+    """There will be room for it when those have left who leave anyhow: then nobody else is stopped for it. Where it is a queue's limit
+    that blocks, one claim at a time: what leaves under a limit is counted before anybody else is stopped for it."""
     cdef uint32_t pieces[MAX_PIECES]
     cdef uint32_t at, node
     cdef bint found = False
     cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
-    cdef bint by_limits = not within_limits(t, t.tasks[task].queue, shape)
+    if not within_limits(t, t.tasks[task].queue, shape):
+        return True
     lift_leaving(t, leaving, 1)
-    for at in range(t.nodes_used if by_limits else leaving.size):
-        node = at if by_limits else t.allocations[t.tasks[leaving.at[at]].place].node
+    for at in range(leaving.size):
+        node = t.allocations[t.tasks[leaving.at[at]].place].node
         if t.nodes[node].is_open and level_of(shape, node) > 0 and gets_in(t, task, node, pieces) >= 0:
             found = True
             break
@@ -354,7 +356,7 @@ cdef int claim_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
     memset(&leaving, 0, sizeof(Slots))
     gather_leaving(t, &leaving)
     t.plan.node = NONE_
-    if leaving.size > 0 and will_get_in(t, task, &leaving):
+    if leaving.size > 0 and is_to_wait(t, task, &leaving):
         drop_slots(&leaving)
         return 0
     for node in range(t.nodes_used):
