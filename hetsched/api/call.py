@@ -34,6 +34,7 @@ class Call:
         self.request = request
         self.desk: Desk = request.app[DESK]
         self._token = token
+        self._daemon: Daemon | None = None
         self.body_bytes = 0
         self.query = _query(request, frozenset(parameters))
 
@@ -50,8 +51,10 @@ class Call:
 
     @property
     def daemon(self) -> Daemon:
-        """The daemon, when it is ready; else 503."""
-        return self.desk.ready()
+        """The daemon, when it is ready; else 503. Asked once: a call that was let in is answered although the daemon stops meanwhile."""
+        if self._daemon is None:
+            self._daemon = self.desk.ready()
+        return self._daemon
 
     @property
     def view(self) -> View:

@@ -81,9 +81,8 @@ async def logs(call: Call) -> web.StreamResponse:
     pieces = call.daemon.logs.read(attempt["node"], task, attempt["attempt"], stream_name, offset, follow=follow)
     with _watcher(call):
         async with contextlib.aclosing(pieces):
-            first = await anext(
-                pieces, None
-            )  # before the answer begins, so that what is missing is a status and not a cut
+            # Before the answer begins, so that what is missing is a status and not a cut.
+            first = await anext(pieces, None)
             stream = await _begin(call, "text/plain; charset=utf-8")
             await _pass_on(stream, first, pieces)
     return stream
@@ -96,7 +95,8 @@ async def _pass_on(stream: web.StreamResponse, first: bytes | None, pieces: Asyn
             async for piece in pieces:
                 await stream.write(piece)
     except HetschedError as error:
-        raise ConnectionResetError(f"the log broke off: {error}") from error  # cut: a whole-looking end would be a lie
+        # Cut the connection: an end that looks whole would be a lie.
+        raise ConnectionResetError(f"the log broke off: {error}") from error
     await stream.write_eof()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hetsched._core import NONE
 from hetsched.config import Config
 from hetsched.daemon.clock import Clock
 from hetsched.daemon.events import EventRing
@@ -19,7 +20,9 @@ from hetsched.daemon.snapshots import Snapshots
 from hetsched.daemon.turns import Taken, TurnLoop
 from hetsched.errors import Unavailable
 from hetsched.metrics import Metrics
+from hetsched.model import State
 from hetsched.scheduler import Scheduler
+from hetsched.scheduler.lifecycle import STATE_OF_CODE
 from hetsched.scheduler.messages import Input, Submit, Turn
 from hetsched.scheduler.view import View
 from hetsched.store import Store
@@ -85,6 +88,11 @@ class Daemon:
     async def settled(self) -> None:
         """Until all that was read so far is durable."""
         await self.turns.settled()
+
+    def state_of(self, task: str) -> State | None:
+        """The task's state, without the rest of it; None if it is not known (any more)."""
+        slot = self.scheduler.core.find(task.encode())
+        return None if slot == NONE else STATE_OF_CODE[self.scheduler.core.task(slot).state]
 
     @property
     def durability(self) -> str:

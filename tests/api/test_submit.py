@@ -89,6 +89,21 @@ def test_a_list_of_which_nothing_was_accepted_is_no_success(daemon: DaemonProces
     assert {error["pointer"] for error in problem["errors"]} == {"/0/resources/cpu", "/1/resources/gpu"}
 
 
+@pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        ({"tasks": [{"resources": {"cpu": -1}}]}, {"/tasks/0/resources/cpu"}),
+        ({"template": {"resources": {"cpu": -1}}, "count": 500}, {"/template/resources/cpu"}),
+        (
+            {"template": {}, "tasks": [{"resources": {"cpu": -1}}] * 2},
+            {"/tasks/0/resources/cpu", "/tasks/1/resources/cpu"},
+        ),
+    ],
+)
+def test_pointers_are_from_the_body_as_it_was_sent(daemon: DaemonProcess, body: Any, pointers: set[str]) -> None:
+    assert {error["pointer"] for error in daemon.submit(body).problem()["errors"]} == pointers
+
+
 def test_the_same_id_again_is_the_same_task_and_another_body_is_a_conflict(daemon: DaemonProcess) -> None:
     assert daemon.submit({"id": "twice", **SMALL}).status == 202
     assert daemon.submit({"id": "twice", **SMALL}).status == 202

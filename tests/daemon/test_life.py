@@ -56,6 +56,41 @@ async def test_sigterm_stops_no_task_and_a_restart_goes_on_with_it(data_dir: Pat
             assert done["state"] == "succeeded" and len(done["attempts"]) == 1
 
 
+def test_what_is_under_way_at_sigterm_is_answered_and_a_202_is_kept(data_dir: Path) -> None:
+    with DaemonProcess(data_dir, store="embedded:") as daemon:
+        answered: list[str] = []
+        odd: list[object] = []
+
+        def submit(worker: int) -> None:
+            for number in range(10_000):
+                name = f"u{worker}-{number}"
+                try:
+                    answer = daemon.submit({"id": name, **TASK})
+                except ConnectionRefusedError:
+                    return
+                except (ConnectionError, http.client.HTTPException) as error:
+                    odd.append(error)
+                    return
+                if answer.status == 202:
+                    answered.append(name)
+                elif answer.status != 503:
+                    odd.append(answer)
+
+        workers = [threading.Thread(target=submit, args=(i,)) for i in range(6)]
+        for worker in workers:
+            worker.start()
+        time.sleep(0.5)
+        assert daemon.stop() == 0
+        for worker in workers:
+            worker.join()
+        assert len(answered) > 20
+        assert len(odd) <= len(workers), "at most the one connection each that was in the listener's queue"
+        assert not [answer for answer in odd if not isinstance(answer, Exception)]
+        daemon.start()
+        for name in answered:
+            assert daemon.task(name)["state"] == "queued"
+
+
 def test_a_clean_stop_leaves_a_snapshot_and_the_next_start_replays_nothing(data_dir: Path) -> None:
     with DaemonProcess(data_dir, store="embedded:") as daemon:
         daemon.submit({"template": {"id": "s", **TASK}, "count": 1000})
