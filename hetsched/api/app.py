@@ -13,7 +13,7 @@ from aiohttp import web
 from hetsched import __version__
 from hetsched.api.call import Call, admit
 from hetsched.api.desk import DESK, Desk
-from hetsched.api.problem import problems
+from hetsched.api.problem import plain, problems, refuse
 from hetsched.api.protocol import Door, Doorman
 from hetsched.api.routes import ROUTES, Route
 
@@ -33,9 +33,9 @@ def make_app(desk: Desk) -> web.Application:
     app.on_response_prepare.append(_sign)
     for route in ROUTES:
         if route.scope is None:
-            app.router.add_get(route.path, _handler(route), allow_head=True)
+            app.router.add_get(route.path, _handler(route), allow_head=True, expect_handler=_expect)
         else:
-            app.router.add_route(route.method, route.path, _handler(route))
+            app.router.add_route(route.method, route.path, _handler(route), expect_handler=_expect)
     return app
 
 
@@ -45,6 +45,19 @@ def _handler(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
         return await route.handler(Call(request, token, route.parameters))
 
     return handle
+
+
+async def _expect(request: web.Request) -> web.StreamResponse | None:
+    """`Expect: 100-continue` is granted; anything else is a 417, as a problem and not in aiohttp's words."""
+    expected = request.headers.get("Expect", "")
+    if request.version < (1, 1):
+        return None  # HTTP/1.0 knows no expectations
+    if expected.lower() != "100-continue":
+        detail = f"Expect {expected[:80]!r} is not understood; 100-continue is"
+        return refuse(plain(417, "expect", "The expectation cannot be met", detail))
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # what was said so far is no answer
+    return None
 
 
 async def _sign(request: web.Request, response: web.StreamResponse) -> None:

@@ -81,6 +81,28 @@ class Door(RequestHandler):
             self._streaming.cancel()
         super().connection_lost(exc)
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client says no more, which is no good-bye: `nc -N` and small clients do so and wait for the answer.
+
+        Returns whether the connection stays open for writing: while a request is being answered, or its body was cut short and that
+        has to be told. TLS knows no half-closed connection, and one who only listens to a stream has gone.
+        """
+        if self._is_idle() or self._streaming is not None or self.transport is None:
+            return False
+        if self.transport.get_extra_info("sslcontext") is not None:
+            return False
+        if self._body is not None and not self._body.is_eof():
+            self._body.set_exception(web.RequestPayloadError("it ends before it is whole"))
+        self._close_after_all()
+        return True
+
+    def _close_after_all(self) -> None:
+        """`close` waits for the answer under way and forgets those that wait behind it; so wait for them first."""
+        if self._messages and self.transport is not None:
+            self._loop.call_later(0.05, self._close_after_all)
+        else:
+            self.close()
+
     def data_received(self, data: bytes) -> None:
         heads = self._request_count
         is_of_a_head = self._body is None or self._body.is_eof()
@@ -101,7 +123,7 @@ class Door(RequestHandler):
 
     def _head_is_late(self) -> None:
         self._head_timer = None
-        if self._waiter is None or self._waiter.done():
+        if not self._is_idle():
             self._await_head()  # the request before it is still being answered
         else:
             self._turn_away(
@@ -110,6 +132,10 @@ class Door(RequestHandler):
                 "The request came too slowly",
                 f"its head was not complete after {self._doorman.head_s:g} s",
             )
+
+    def _is_idle(self) -> bool:
+        """Nothing is being answered, nothing waits to be."""
+        return self._waiter is not None and not self._waiter.done()
 
     def _turn_away(self, status: int, kind: str, title: str, detail: str) -> None:
         """Answer without a request, and close."""

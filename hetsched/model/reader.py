@@ -68,7 +68,7 @@ def printable(text: str, longest: int = 64) -> str:
     """The text without anything that harms a terminal, a log or an encoder."""
     if len(text) > longest:
         text = text[: longest - 3] + "..."
-    return "".join(c if c.isprintable() else "�" for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -36,7 +36,7 @@ def parse_json(body: bytes) -> object:
     except RecursionError:
         raise _malformed(f"is nested deeper than {DEEPEST}") from None
     except _NumberError as error:
-        raise _malformed(str(error)) from None
+        raise _malformed(str(error), _place_of_number(text)) from None
     _check_whole(value, text)
     return value
 
@@ -47,6 +47,32 @@ def _malformed(detail: str, pointer: str = "") -> Problem:
 
 class _NumberError(ValueError):
     """A number that JSON or this program does not have."""
+
+
+class _NoNumber:
+    """Stands where such a number is, while its place is looked for."""
+
+
+def _place_of_number(text: str) -> str:
+    """Pointer of the first number that is none. Reads once more, so that what is in order is never searched."""
+
+    def tolerant(read: Callable[[str], object]) -> Callable[[str], object]:
+        def stand_in(digits: str) -> object:
+            try:
+                return read(digits)
+            except _NumberError:
+                return _NoNumber()
+
+        return stand_in
+
+    decoder = json.JSONDecoder(
+        parse_constant=tolerant(_constant), parse_float=tolerant(_float), parse_int=tolerant(_int)
+    )
+    try:
+        value = decoder.decode(text)
+    except (json.JSONDecodeError, RecursionError):
+        return ""  # broken further on as well; the number is named in words
+    return printable(_find(value, lambda entry: isinstance(entry, _NoNumber)) or "", 256)
 
 
 class _Doubled(dict[str, Any]):

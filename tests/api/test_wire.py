@@ -208,3 +208,33 @@ def test_many_requests_on_one_connection_are_answered_in_order(daemon: DaemonPro
         got = b""
         while got.count(b"HTTP/1.1 200") < 200:
             got += connection.recv(65536)
+
+
+# ---------------------------------------------------------------------- half of a connection
+
+
+def test_a_client_that_has_said_all_and_closed_its_half_is_still_answered(daemon: DaemonProcess) -> None:
+    whole = head(daemon, f"Content-Length: {len(TASK)}") + TASK
+    assert half_closed(daemon, whole).startswith(b"HTTP/1.1 202")
+    both = half_closed(daemon, whole * 2)
+    assert both.count(b"HTTP/1.1 202") == 2, "what was sent before the end counts, pipelined or not"
+
+
+@pytest.mark.parametrize("headers", [("Content-Length: 500",), ("Transfer-Encoding: chunked",)], ids=str)
+def test_a_body_cut_short_by_its_sender_is_told_so(daemon: DaemonProcess, headers: tuple[str, ...]) -> None:
+    body = TASK if "500" in headers[0] else b"%x\r\n%s\r\n" % (len(TASK), TASK)
+    found = problem(half_closed(daemon, head(daemon, *headers) + body))
+    assert found["status"] == 400 and "whole" in str(found["detail"])
+
+
+def half_closed(daemon: DaemonProcess, data: bytes) -> bytes:
+    """All that is answered to a client that sends this and then only listens."""
+    with socket.create_connection(("127.0.0.1", daemon.port), 5) as line:
+        line.sendall(data)
+        line.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: line.recv(65536), b""))
+
+
+def test_an_expectation_that_is_none_is_refused_as_a_problem(daemon: DaemonProcess) -> None:
+    asked = head(daemon, f"Content-Length: {len(TASK)}", "Expect: a-banana", "Connection: close") + TASK
+    assert problem(daemon.raw(asked))["status"] == 417

@@ -172,6 +172,20 @@ def test_what_is_no_json_is_told_with_its_place(body: bytes, says: str) -> None:
     assert says in caught.value.detail
 
 
+@pytest.mark.parametrize(
+    "number", [b"NaN", b"-Infinity", b"1e999", b"-1e400", b"9" * 5000], ids=lambda number: ascii(number[:9])
+)
+def test_a_number_that_is_none_is_pointed_at(number: bytes) -> None:
+    with pytest.raises(Problem) as caught:
+        parse_json(b'[{"r": {"cpu": 1}}, {"r": {"a/b": [1, ' + number + b"]}}]")
+    assert caught.value.errors[0]["pointer"] == "/1/r/a~1b/1"
+
+
+def test_refusals_keep_no_frames_alive() -> None:
+    read = parse_submission([1, {"a": 1}, [2], {"template": {"b": 1}, "tasks": [{}, 3]}, {"template": 4}])
+    assert all(isinstance(item, Rejection) and item.problem.__traceback__ is None for item in read.items)
+
+
 def test_a_doubled_key_is_pointed_at() -> None:
     with pytest.raises(Problem) as caught:
         parse_json(b'[1, {"r": {"gpu": 1, "gpu": 2}}]')
