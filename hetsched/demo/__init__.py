@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -31,20 +32,33 @@ def run(*, seconds: float = 60.0, plain: bool = False, keep: bool = False, as_js
     """The exit code: 0 if every promise was held, 1 if not. `seconds`: how long work arrives."""
     directory = Path(tempfile.mkdtemp(prefix="hetsched-demo-"))
     programs = Processes(directory)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopped either way, it cleans up
     try:
         summary = _play(programs, seconds, plain or as_json)
+        keep = keep or not summary["ok"]
+    except KeyboardInterrupt:
+        print("hetsched demo: stopped; ending what it started", file=sys.stderr)
+        raise
     except DemoFault as fault:
-        print(f"hetsched demo: {fault}", file=sys.stderr)
         keep = True
+        print(f"hetsched demo: {fault}", file=sys.stderr)
         return 1
+    except Exception:
+        keep = True
+        raise
     finally:
         programs.close()
-        if keep:
-            print(f"everything is left in {directory}", file=sys.stderr)
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
+        _leave(directory, keep)
     print(json.dumps(summary, indent=2) if as_json else "\n".join(lines_of(summary)))
     return 0 if summary["ok"] else 1
+
+
+def _leave(directory: Path, keep: bool) -> None:
+    """What went wrong can be looked into."""
+    if keep:
+        print(f"logs and data are left in {directory}", file=sys.stderr)
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _play(programs: Processes, seconds: float, plain: bool) -> dict[str, Any]:

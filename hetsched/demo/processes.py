@@ -1,7 +1,7 @@
 """The programs of the demo: one daemon with its embedded store, and agents that pretend to have devices. All real processes.
 
 Promise: whatever this started, and whatever that started in turn, is gone after `close`: found by the demo's directory, which
-stands in its command line or environment, and ended by process id.
+stands in its environment or into which it writes, and ended by process id.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hetsched.client import Client
 # Short, so that the demo can show within a minute what takes a quarter of one in earnest.
 _SETTINGS = ("agent.lease=6", "agent.heartbeat=1", "agent.pull_every=5")
 _START_S = 30.0
+_MARK = "HETSCHED_DEMO"
 
 
 class Profile(NamedTuple):
@@ -125,12 +126,15 @@ class Processes:
         psutil.wait_procs(strays, timeout=3)
 
     def _ours(self, process: psutil.Process) -> bool:
+        """It carries our mark, or writes into our directory (shims, tasks and the store have environments of their own)."""
+        if process.pid == os.getpid():
+            return False
         mark = str(self.directory)
         try:
-            if process.pid == os.getpid():
-                return False
-            return any(mark in word for word in (*process.cmdline(), *process.environ().values()))
-        except psutil.Error:
+            if process.environ().get(_MARK) == mark:
+                return True
+            return any(f.path.startswith(mark) and f.mode != "r" for f in process.open_files())
+        except (psutil.Error, OSError):
             return False
 
     def last_lines(self, name: str, count: int = 15) -> str:
@@ -149,7 +153,7 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=log if stdout is None else stdout,
                 stderr=log,
-                env={**clean, "HETSCHED_DEMO": str(self.directory)},
+                env={**clean, _MARK: str(self.directory)},
                 start_new_session=True,  # Ctrl-C is for the demo, which then ends them in order
                 text=True,
             )
