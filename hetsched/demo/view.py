@@ -113,10 +113,10 @@ def figures(board: Board) -> str:
     """One line: how many wait in each lane, run, have ended; what is used."""
     tasks, lanes = board.cluster.get("tasks", {}), board.cluster.get("lanes", {})
     used, capacity = board.cluster.get("used", {}), board.cluster.get("capacity", {})
-    waiting = "/".join(str(lanes.get(name, 0)) for name in ("immediate", "batch", "backoff"))
+    waiting = " ".join(f"{name} {lanes.get(name, 0)}" for name in ("immediate", "batch", "backoff"))
     running = sum(tasks.get(state, 0) for state in ("placed", "running", "stopping"))
     kinds = " ".join(f"{k} {used.get(k, 0):g}/{n:g}" for k, n in capacity.items() if k != "memory" and n)
     return (
-        f"waiting {waiting}  held {tasks.get('held', 0)}  running {running}  ended {board.ended} of {board.submitted}  "
+        f"{waiting}  held {tasks.get('held', 0)}  running {running}  ended {board.ended} of {board.submitted}  "
         f"preempted {board.events['preempted']}  {kinds}"
     )
