@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from hetsched import wire
 from hetsched._core import NONE
 from hetsched.config import Config
 from hetsched.daemon.clock import Clock
 from hetsched.daemon.events import EventRing
+from hetsched.daemon.greeting import fault_of
 from hetsched.daemon.inbox import Inbox
 from hetsched.daemon.links import Links, Terms
 from hetsched.daemon.logs import Logs
 from hetsched.daemon.measure import Measure
 from hetsched.daemon.snapshots import Snapshots
 from hetsched.daemon.turns import Taken, TurnLoop
-from hetsched.errors import Unavailable
+from hetsched.errors import Problem, Unavailable
 from hetsched.metrics import Metrics
 from hetsched.model import State
 from hetsched.scheduler import Scheduler
@@ -57,7 +59,7 @@ class Daemon:
         self.turns = TurnLoop(
             scheduler, store, self.clock, Inbox(config.limits.inbox_tasks), self._release, self._after_step
         )
-        self.links = Links(self._terms(), self.turns.tell, self._longest_grace_s)
+        self.links = Links(self._terms(), self.turns.tell, self._longest_grace_s, self._judge)
         self.logs = Logs(self.links)
         self.metrics = Metrics()
         self._measure = Measure(self, self.metrics)
@@ -113,6 +115,17 @@ class Daemon:
         self.links.send(taken.turn.orders)
         self.events.publish(taken.turn.events)
         self._measure.released(taken)
+
+    def _judge(self, hello: wire.Hello) -> str:
+        """What is wrong with an agent's hello, among it: words for which the core has no room any more."""
+        devices = hello.node.devices
+        books = self.scheduler.books
+        try:
+            books.kinds.check_room([device.kind for device in devices])
+            books.models.check_room([device.model for device in devices if device.model is not None])
+        except Problem as problem:
+            return problem.detail
+        return fault_of(hello)
 
     def _longest_grace_s(self, node: str) -> float:
         """Longest grace of what lives on the node: so long its shims may take after the lease."""

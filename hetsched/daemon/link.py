@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from hetsched import wire
+from hetsched.daemon.greeting import check_attempt, check_readings, short
 from hetsched.daemon.readings import Readings
 from hetsched.scheduler.messages import AttemptEnded, AttemptReport, AttemptStarted, Input
 
@@ -106,8 +107,10 @@ class AgentLink:
             case wire.Heartbeat():
                 self.send(wire.HeartbeatSeen(message.sent_ns))
             case wire.Started():
+                check_attempt(message.task, message.attempt)
                 self._tell(AttemptStarted(node=self.node, task=message.task, attempt=message.attempt, actor=self.actor))
             case wire.Ended():
+                check_attempt(message.task, message.attempt)
                 self._tell(_ended(self.node, message, self.actor))
             case wire.Report():
                 self.on_report(message)
@@ -122,6 +125,7 @@ class AgentLink:
         if not whole:
             self.load = report.load
             self.memory_available_bytes = report.memory_available_bytes or None
+        check_readings(report.readings)
         for change in self._readings.take(self.node, report.readings, whole=whole):
             self._tell(change)
 
@@ -133,7 +137,7 @@ def _ended(node: str, message: wire.Ended, actor: str) -> AttemptEnded:
         attempt=message.attempt,
         succeeded=message.succeeded,
         exit_code=message.exit_code,
-        reason=message.reason,
+        reason=short(message.reason),
         actor=actor,
     )
 
@@ -147,7 +151,7 @@ def attempts_of(hello: wire.Hello) -> tuple[AttemptReport, ...]:
             state=attempt.state,
             succeeded=attempt.succeeded,
             exit_code=attempt.exit_code,
-            reason=attempt.reason,
+            reason=short(attempt.reason),
         )
         for attempt in hello.attempts
     )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from hetsched import wire
+from hetsched.daemon.greeting import fault_of
 from hetsched.daemon.link import AgentLink, Socket, attempts_of
 from hetsched.daemon.readings import Readings
 from hetsched.daemon.silence import Silences
@@ -39,7 +40,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Links:
-    """`tell` puts an input into the next turn; `grace_s(node)` is the longest grace of what runs there.
+    """`tell` puts an input into the next turn; `grace_s(node)` is the longest grace of what runs there;
+    `judge(hello)` says what is wrong with a hello, "" = nothing.
 
     A node that comes back with another boot id has lost what ran there; the scheduler sees that in its hello.
     """
@@ -49,11 +51,13 @@ class Links:
         terms: Terms,
         tell: Callable[[Input], None],
         grace_s: Callable[[str], float],
+        judge: Callable[[wire.Hello], str] = fault_of,
     ) -> None:
         self.terms = terms
         self.readings = Readings()
         self.by_node: dict[str, AgentLink] = {}
         self._tell = tell
+        self._judge = judge
         self._silences = Silences(terms.lease_s, grace_s, self._lose)
         self._sessions = itertools.count(terms.epoch * SESSIONS_PER_EPOCH + 1)
         self._pull_timer: asyncio.TimerHandle | None = None
@@ -128,7 +132,7 @@ class Links:
         present = self.by_node.get(hello.node.name)
         if present is not None and present.boot_id != hello.node.boot_id and self._is_fresh(present):
             return f"another machine is connected as {hello.node.name!r}; give this one another name with --name"
-        return ""
+        return self._judge(hello)
 
     def _is_fresh(self, link: AgentLink) -> bool:
         return asyncio.get_running_loop().time() - link.heard_s < self.terms.lease_s

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from hetsched.daemon.greeting import short
 from hetsched.scheduler.messages import DeviceHealth
 from hetsched.wire import DeviceReading
 
@@ -78,5 +79,5 @@ _SHOWN = (
 
 def _health(node: str, reading: DeviceReading) -> DeviceHealth:
     return DeviceHealth(
-        node=node, device=reading.device, health=reading.health, reason=reading.reason, actor=f"node:{node}"
+        node=node, device=reading.device, health=reading.health, reason=short(reading.reason), actor=f"node:{node}"
     )

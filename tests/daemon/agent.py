@@ -26,6 +26,7 @@ class TestAgent:
         self.ended: list[wire.Ended] = []
         self.logs: dict[str, bytes] = {}
         self.welcome: wire.Welcome | None = None
+        self.patience_s = 5.0
 
     async def __aenter__(self) -> TestAgent:
         self._session = aiohttp.ClientSession()
@@ -42,7 +43,11 @@ class TestAgent:
         )
         await self.say(wire.Hello(wire.PROTOCOL, self.node, tuple(attempts), readings, 0, "", "test"))
         self._listening = asyncio.create_task(self._listen())
-        await self.until(lambda: self.welcome)
+        try:
+            await self.until(lambda: self.welcome, self.patience_s)
+        except TimeoutError:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -12,7 +12,7 @@ from hetsched.daemon.links import Links, Terms
 from hetsched.daemon.logs import Logs
 from hetsched.daemon.silence import MARGIN_S, Silences
 from hetsched.errors import Gone, NotFound, TooBusy, Unavailable
-from hetsched.model import NodeSpec
+from hetsched.model import DeviceSpec, NodeSpec, Taint
 from hetsched.scheduler.messages import (
     AttemptEnded,
     AttemptStarted,
@@ -65,7 +65,7 @@ class World:
         self.grace_s = 0.0
         self.links = Links(Terms(**told), self.heard.append, lambda node: self.grace_s)
 
-    async def connect(self, node: str = "n1", **hello: Any) -> Socket:
+    async def connect(self, node: str | NodeSpec = "n1", **hello: Any) -> Socket:
         socket = Socket()
         socket.say(hello_of(node, **hello))
         socket.serving = asyncio.create_task(self.links.serve(socket))  # type: ignore[attr-defined]
@@ -76,10 +76,10 @@ class World:
         return [item for item in self.heard if isinstance(item, kind)]
 
 
-def hello_of(node: str, **given: Any) -> wire.Hello:
+def hello_of(node: str | NodeSpec, **given: Any) -> wire.Hello:
     fields: dict[str, Any] = {
         "protocol": wire.PROTOCOL,
-        "node": NodeSpec(name=node, cpu_milli=1000, memory_bytes=1, boot_id=given.pop("boot_id", "b1")),
+        "node": spec_of(name=node, boot_id=given.pop("boot_id", "b1")) if isinstance(node, str) else node,
         "attempts": (),
         "readings": (),
         "highest_epoch": 0,
@@ -321,3 +321,66 @@ async def test_a_reader_learns_that_the_agent_has_gone() -> None:
     socket.hang_up()
     with pytest.raises(Unavailable):
         await asyncio.wait_for(reading, 1)
+
+
+# ---------------------------------------------------------------------- agents that make no sense
+
+
+def spec_of(**given: Any) -> NodeSpec:
+    return NodeSpec(**{"name": "n1", "cpu_milli": 1000, "memory_bytes": 1, "boot_id": "b1", **given})
+
+
+@pytest.mark.parametrize(
+    ("hello", "said"),
+    [
+        ({"node": spec_of(name="")}, "/name"),
+        ({"node": spec_of(name="a b\n")}, "/name"),
+        ({"node": spec_of(cpu_milli=-1)}, "/cpu"),
+        ({"node": spec_of(memory_bytes=2**62)}, "/memory"),
+        ({"node": spec_of(memory_bytes=-5)}, "/memory"),
+        ({"node": spec_of(labels={"": "x"})}, "/labels"),
+        ({"node": spec_of(taints=(Taint(key="k", effect="Boom"),))}, "/taints"),
+        ({"node": spec_of(devices=tuple(DeviceSpec(id=f"gpu-{i}", kind="gpu") for i in range(65)))}, "to 64 entries"),
+        (
+            {"node": spec_of(devices=(DeviceSpec(id="gpu-0", kind="gpu"), DeviceSpec(id="gpu-0", kind="gpu")))},
+            "same id",
+        ),
+        ({"node": spec_of(devices=(DeviceSpec(id="tpu-0", kind="gpu"),))}, "KIND-NUMBER"),
+        ({"node": spec_of(devices=(DeviceSpec(id="G!-0", kind="G!"),))}, "/kind"),
+        ({"node": spec_of(devices=(DeviceSpec(id="gpu-0", kind="gpu", memory_bytes=-1),))}, "/memory"),
+        ({"attempts": (wire.AttemptState("t", 1, "dreaming"),)}, "dreaming"),
+        ({"attempts": (wire.AttemptState("t", 2**63, "running"),)}, "cannot be"),
+        ({"attempts": (wire.AttemptState("t" * 999, 1, "running"),)}, "cannot be"),
+        ({"readings": (wire.DeviceReading("gpu-0", "splendid"),)}, "splendid"),
+    ],
+)
+async def test_a_hello_that_makes_no_sense_is_refused_with_a_sentence(hello: dict[str, Any], said: str) -> None:
+    world = World()
+    socket = await world.connect(**hello)
+    assert said in socket.got(wire.Refused)[0].reason
+    assert not world.heard
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        wire.Started("t", 0),
+        wire.Started("", 1),
+        wire.Ended("t", -1, True),
+        wire.Report((wire.DeviceReading("gpu-0", "well"),)),
+    ],
+)
+async def test_a_message_that_makes_no_sense_ends_the_link(message: Any) -> None:
+    world = World(lease_s=5)
+    socket = await world.connect()
+    socket.say(message)
+    await until(lambda: world.told(NodeSilent))
+    assert not world.told(AttemptStarted) and not world.told(AttemptEnded) and not world.told(DeviceHealth)
+
+
+async def test_a_reason_of_any_length_is_kept_short() -> None:
+    world = World(lease_s=5)
+    socket = await world.connect()
+    socket.say(wire.Ended("t", 1, False, 1, "x" * 1_000_000))
+    await until(lambda: world.told(AttemptEnded))
+    assert len(world.told(AttemptEnded)[0].reason) == 500

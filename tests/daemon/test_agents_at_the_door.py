@@ -1,0 +1,26 @@
+"""Agents over a real WebSocket that ask for more than there is: refused, and the daemon goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hetsched import wire
+from tests.daemon.agent import TestAgent
+from tests.daemon.process import DaemonProcess
+
+
+async def test_a_node_of_a_seventeenth_kind_is_refused_and_nobody_else_notices(data_dir: Path) -> None:
+    with DaemonProcess(data_dir) as daemon:
+        assert daemon.submit({"resources": {"kind3": 1}}).status == 202
+        odd = [{"kind": f"odd{i}"} for i in range(16)]
+        agent = TestAgent(daemon, {"name": "n1", "cpu": 1, "memory": "1Gi", "devices": odd})
+        with pytest.raises(TimeoutError):
+            agent.patience_s = 1.0
+            async with agent:
+                pass
+        refused = [order for order in agent.got if isinstance(order, wire.Refused)]
+        assert "16 different device kinds" in refused[0].reason
+        async with TestAgent(daemon, {"name": "n2", "cpu": 1, "memory": "1Gi", "devices": [{"kind": "kind3"}]}):
+            assert daemon.get("/v1/nodes/n2").json["state"] == "ready"
