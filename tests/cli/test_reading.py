@@ -94,12 +94,16 @@ def test_ctrl_c_is_quiet(daemon: FakeDaemon) -> None:
 
 
 def test_the_program_starts_fast() -> None:
-    took = []
-    for _ in range(5):
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "hetsched", "version"], check=True, capture_output=True, env=os.environ)
-        took.append(time.perf_counter() - began)
-    assert min(took) < 0.15
+    """In processor time, which a busy machine does not stretch, beyond what the bare interpreter takes."""
+
+    def takes_s(*words: str) -> float:
+        before = os.times()
+        subprocess.run([sys.executable, *words], check=True, capture_output=True, env=os.environ)
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
+
+    bare_s = min(takes_s("-c", "pass") for _ in range(5))
+    assert min(takes_s("-m", "hetsched", "version") for _ in range(5)) < bare_s + 0.12
 
 
 def test_following_copies_the_log_of_every_attempt(daemon: FakeDaemon, call: Call) -> None:

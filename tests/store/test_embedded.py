@@ -231,11 +231,11 @@ async def test_replicated_durability_needs_a_server_with_a_replica(data_dir: Pat
 
 async def test_a_memory_limit_stops_admission_at_four_fifths(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hetsched.store.journal.HEALTH_EVERY_S", 0.02)
-    async with opened_store("embedded:", data_dir, memory_bytes="24Mi") as (store, _):
+    async with opened_store("embedded:", data_dir, memory_bytes="32Mi") as (store, _):
         assert store.stats().admit
         while store.stats().memory_used_bytes < 0.8 * store.stats().memory_limit_bytes:
-            await store.append(bytes(500_000))
-            await asyncio.sleep(0.01)
+            await store.append(bytes(200_000))  # in small steps: past the limit itself, no append is ever confirmed
+            await asyncio.sleep(0.02)
         assert not store.stats().admit
         assert "of memory" in store.stats().reason
         await store.append(b"completions go on")
