@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -53,8 +53,9 @@ class Plan(NamedTuple):
 class Answer(msgspec.Struct):
     """What a 202 says, as far as it is looked at."""
 
-    placement: msgspec.Raw | None = None
-    rejected: list[msgspec.Raw] = []
+    placement: dict[str, Any] | None = None
+    placements: dict[str, Any] = {}
+    rejected: list[Any] = []
 
 
 decode_answer = msgspec.json.Decoder(Answer).decode
@@ -114,15 +115,25 @@ class Generator:
         self._board.sent[request.rows] = now_ns
 
     def _on_answer(self, request: Request, outcome: int | str, body: bytes) -> None:
-        self.outcomes[str(outcome)] += 1
-        if outcome != 202:
-            return
         now_ns = time.monotonic_ns()
-        answer = decode_answer(body)
-        self._board.acknowledged[request.rows] = now_ns
+        answer = None
+        if outcome == 202:
+            try:
+                answer = decode_answer(body)
+            except msgspec.MsgspecError:
+                outcome = "protocol"
+        self.outcomes[str(outcome)] += 1
+        if answer is not None:
+            self._board.acknowledged[request.rows] = now_ns
+            self._board.answered[self._placed(request, answer)] = now_ns
+            self.rejected += len(answer.rejected)
+
+    def _placed(self, request: Request, answer: Answer) -> list[int]:
+        """Rows whose placement the answer brought along."""
         if answer.placement is not None:
-            self._board.answered[request.rows] = now_ns
-        self.rejected += len(answer.rejected)
+            return request.rows
+        found = [row_of(task, self._plan.run) for task in answer.placements]
+        return [row for _, row in filter(None, found)]
 
 
 def generate(plan: Plan) -> None:
