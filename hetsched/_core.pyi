@@ -47,6 +47,9 @@ RESOURCE_MEMORY: Final[int]
 RESOURCE_KIND: Final[int]  # 2
 MAX_KINDS: Final[int]  # 16
 MAX_MODELS: Final[int]  # 64
+REASON_PREEMPTED: Final[int]  # 1: the one reason code that the core gives by itself; all others are passed through
+STATE_NAMES: Final[tuple[str, ...]]  # index = state
+CHECKED_BUILD: Final[bool]  # HETSCHED_CHECKED=1: every core calls check() after every door, whatever `checked` says
 
 # ---- fact codes; the tuple that read_facts yields for each
 F_TURN: Final[int]  # (F_TURN, now_ns)                                    first record of every turn that has one
@@ -149,7 +152,8 @@ class Core:
     # ------------------------------------------------------------------ gangs (no facts)
     def add_gang(self, size: int, min_size: int, column: int) -> int:
         """column: -1 none; 0..7 members must share that domain; 8: one node."""
-    def remove_gang(self, gang: int) -> None: ...
+    def remove_gang(self, gang: int) -> None:
+        """Only when all members that are still in the table have ended (ValueError); their rows say NONE from then on."""
 
     # ------------------------------------------------------------------ tasks
     def accept(
@@ -197,10 +201,11 @@ class Core:
         """fact. Drop a terminal task from the table."""
 
     # ------------------------------------------------------------------ deciding
-    def decide(self, levels: int, preempt: bool = True) -> int:
+    def decide(self, levels: int, preempt: bool = True, *, lane: int = ...) -> int:
         """fact(s). Walk the lanes of the qos levels in `levels` (bit q), best first, and place what fits; then, for blocked heads, claim with
         proof (stop facts for the victims, F_CLAIMED first). Gangs all (>= min_size) or nothing, under mark and rewind. Returns placements made.
-        Cheap when nothing changed since the last call: blocked shapes cost one byte read each."""
+        Cheap when nothing changed since the last call: blocked shapes cost one byte read each. A level claims before the next one may place.
+        `lane`: what the placements say; by default LANE_IMMEDIATE for critical, else LANE_BATCH. Not yet: a blocked gang does not preempt."""
     def waiting(self, levels: int) -> int:
         """Tasks QUEUED in lanes of these levels (claiming ones not counted)."""
 

@@ -1,10 +1,21 @@
 """The core: tables of nodes, devices, shapes, tasks and allocations, and the decisions over them.
 
 Read `_core.pyi` for what every door promises and `_core.pxd` for what every field means. The rooms, in the order of a task's way:
-layout (memory, ids) -> lanes (who goes first) -> fit (where it can go) -> rank (where it goes best) -> gang, victims, decide (what is
-done about it) -> apply, facts, replay (what is written down) -> check, whole (what must hold; dump, load, digest). Doors are the methods
-of Core, layered by what they are about: cluster, tasks, questions, whole. To add a fact: a code and its bytes in apply, `apply_x` there,
-`do_x` in facts, a case in replay and in its reader, a line in the .pyi, a story in tests/core.
+
+  layout                                     memory, the arena of small blocks, the fact buffer, the index of ids
+  accept                                     a task comes in
+  lanes, order                               who goes first
+  fit                                        where it can go, on which devices, and what holding them means
+  fragment, score, rank                      where it goes best
+  gang, lift, victims, decide                what is done about it
+  allocate, apply, facts                     what it does to the tables, and what is written down
+  refuse, codec, replay                      what may happen in which state; facts read back
+  check, check_derived                       what must hold
+  whole, load, digest                        the tables as a whole
+  tabled, cluster, shapes, tasks, questions  the doors, layered by what they are about; Core is the last layer
+
+To add a fact: its code and bytes and `apply_x` in apply, `do_x` in facts, `refuse_x`, a case in codec and in replay, a line in the .pyi, a
+story in tests/core.
 
 Three floors: doors (`def`) check arguments and hold the only `with nogil`; walkers (`cdef ... except -1 nogil`) loop and assert; leaves
 (`cdef inline ... noexcept nogil`) compute. Integers only.
@@ -57,6 +68,7 @@ POLICY_FRAGMENT, POLICY_PACK, POLICY_SPREAD, POLICY_FIRST_FIT = range(4)
 RESOURCE_CPU, RESOURCE_MEMORY, RESOURCE_KIND = 0, 1, 2
 MAX_KINDS, MAX_MODELS = 16, 64
 REASON_PREEMPTED = STOP_PREEMPTED
+CHECKED_BUILD = bool(HETSCHED_CHECKED)
 (F_TURN, F_WORDS, F_PLACED, F_STARTED, F_STOPPING, F_ENDED, F_REQUEUED, F_BACKED_OFF, F_READY, F_HELD, F_CLAIMED, F_UNCLAIMED,
  F_PRIORITISED, F_FORGOTTEN) = range(1, 15)
 
@@ -66,20 +78,33 @@ TaskRow = namedtuple("TaskRow", "key state flags qos queue shape template priori
 
 include "_core/layout.pxi"
 include "_core/lanes.pxi"
+include "_core/order.pxi"
 include "_core/fit.pxi"
+include "_core/fragment.pxi"
+include "_core/score.pxi"
 include "_core/rank.pxi"
 include "_core/gang.pxi"
+include "_core/lift.pxi"
 include "_core/victims.pxi"
 include "_core/decide.pxi"
+include "_core/allocate.pxi"
 include "_core/apply.pxi"
 include "_core/facts.pxi"
+include "_core/refuse.pxi"
+include "_core/codec.pxi"
 include "_core/replay.pxi"
 include "_core/tabled.pxi"
 include "_core/cluster.pxi"
+include "_core/shapes.pxi"
+include "_core/accept.pxi"
 include "_core/tasks.pxi"
+include "_core/verdict.pxi"
 include "_core/questions.pxi"
 include "_core/check.pxi"
+include "_core/check_derived.pxi"
 include "_core/whole.pxi"
+include "_core/load.pxi"
+include "_core/digest.pxi"
 
 
 cdef class Core(Whole):

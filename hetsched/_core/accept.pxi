@@ -1,0 +1,84 @@
+# Taking tasks in: what a run must satisfy, and the record of each.
+#
+# Promises: everything is checked before anything is changed, for an accept that fails is not replayed.
+
+cdef int check_run(keys, deadlines_ns, priorities, int priority) except -1:
+    if not -32768 <= priority < 32768:
+        raise ValueError(f"priority {priority} does not fit 16 bits")
+    for column in (deadlines_ns, priorities):
+        if column is not None and len(column) != len(keys):
+            raise ValueError(f"{len(keys)} keys, but {len(column)} values in a column")
+    if priorities is not None and len(priorities) and not -32768 <= min(priorities) <= max(priorities) < 32768:
+        raise ValueError("a priority does not fit 16 bits")
+    return 0
+
+
+cdef int check_keys(Tables* t, keys) except -1:
+    """Before anything is changed: an accept that fails must leave no trace, for it is not replayed."""
+    cdef const uint8_t* data
+    cdef uint32_t length
+    for key in keys:
+        data = <bytes> key
+        length = <uint32_t> len(<bytes> key)
+        if not 1 <= length <= 255:
+            raise ValueError(f"a key of {length} bytes is not 1..255 bytes")
+        if index_find(t, data, length, hash_bytes(data, length)) != NONE_:
+            raise KeyError(f"there is a task {key.decode(errors='replace')} already")
+    if len(set(keys)) != len(keys):
+        raise KeyError("a key is there twice")
+    return 0
+
+
+cdef uint16_t checkpoint_index(Tables* t, int64_t checkpoint_ns) except? 0xFFFF:
+    """Equal values share an index."""
+    cdef uint32_t at
+    if checkpoint_ns < 0:
+        raise ValueError(f"checkpoint_ns {checkpoint_ns} is negative")
+    for at in range(t.checkpoints_used):
+        if t.checkpoints[at] == checkpoint_ns:
+            return <uint16_t> at
+    if t.checkpoints_used == 65534:
+        raise ValueError("there are 65534 different values of checkpoint_ns already")
+    grow(<void**> &t.checkpoints, &t.checkpoints_capacity, sizeof(int64_t), <uint64_t> t.checkpoints_used + 1)
+    t.checkpoints[t.checkpoints_used] = checkpoint_ns
+    t.checkpoints_used += 1
+    return <uint16_t> (t.checkpoints_used - 1)
+
+
+cdef int reserve_tasks(Tables* t, uint64_t count) except -1 nogil:
+    index_room(t, t.tasks_count + count)
+    return grow(<void**> &t.tasks, &t.tasks_capacity, sizeof(TaskRecord), t.tasks_used + count)
+
+
+cdef int add_task(Tables* t, TaskRecord* blank, bytes key, uint32_t* slot) except -1:
+    """A record like `blank` with this key and the next sequence number. Keys are checked and room is reserved."""
+    cdef const uint8_t* data = key
+    cdef uint32_t length = <uint32_t> len(key)
+    cdef uint32_t hashed, ref, new
+    cdef TaskRecord* task
+    hashed = hash_bytes(data, length)
+    arena_take(&t.keys, length + 1, &ref)
+    arena_at(&t.keys, ref)[0] = <uint8_t> length
+    memcpy(arena_at(&t.keys, ref) + 1, data, length)
+    new = t.tasks_free
+    if new != NONE_:
+        t.tasks_free = t.tasks[new].place
+    else:
+        new = t.tasks_used
+        t.tasks_used += 1
+    task = &t.tasks[new]
+    memcpy(task, blank, sizeof(TaskRecord))
+    task.key = ref
+    task.sequence = t.next_sequence
+    t.next_sequence += 1
+    index_put(t.index, t.index_size, <uint64_t> hashed << 32 | (new + 1))
+    t.tasks_count += 1
+    t.counts[task.state] += 1
+    if task.gang != NONE_:
+        push(&t.gangs[task.gang].members, new)
+        touch_gang(t, task.gang)
+    if task.state == QUEUED_:
+        start_waiting(t, new)
+    slot[0] = new
+    return 0
+

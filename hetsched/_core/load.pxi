@@ -1,0 +1,149 @@
+# The tables from a dump, and everything derived from the tables.
+#
+# Promises: a damaged or foreign dump is refused before anything is built from it.
+
+cdef list read_sections(bytes data):
+    if data[:8] != MAGIC:
+        raise ValueError("this is no dump of the core, or of another version")
+    if len(data) < 12 or zlib.crc32(data[:len(data) - 4]) != int.from_bytes(data[len(data) - 4:], "little"):
+        raise ValueError("the dump is damaged: its checksum does not match")
+    sections = []
+    at = 8
+    while at < len(data) - 4:
+        length = int.from_bytes(data[at:at + 8], "little")
+        sections.append(data[at + 8:at + 8 + length])
+        at += 8 + length
+    if sections[0] != sizes_section():
+        raise ValueError("the dump was written by a build with other records")
+    return sections
+
+
+cdef uint32_t fill(void** base, uint32_t* capacity, size_t stride, bytes section) except? 0xFFFFFFFF:
+    """A table from its section; returns the number of records."""
+    cdef const char* data = section
+    cdef uint32_t count = <uint32_t> (len(section) // stride)
+    grow(base, capacity, stride, count + 1)
+    memcpy(base[0], data, len(section))
+    return count
+
+
+cdef int load_tables(Tables* t, list sections) except -1:
+    cdef const char* data
+    cdef uint32_t at, reserved
+    cdef bytes section = sections[1]
+    data = section
+    write_scalars(t, <const Scalars*> data)
+    t.tasks_used = fill(<void**> &t.tasks, &t.tasks_capacity, sizeof(TaskRecord), sections[2])
+    t.keys.used = fill(<void**> &t.keys.base, &t.keys.capacity, 8, sections[3])
+    t.checkpoints_used = fill(<void**> &t.checkpoints, &t.checkpoints_capacity, sizeof(int64_t), sections[4])
+    t.allocations_used = fill(<void**> &t.allocations, &t.allocations_capacity, sizeof(AllocationRecord), sections[5])
+    t.pieces.used = fill(<void**> &t.pieces.base, &t.pieces.capacity, 8, sections[6])
+    t.nodes_used = fill(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), sections[7])
+    t.nodes_capacity = (t.nodes_capacity & ~<uint32_t> 7)
+    if t.nodes_capacity < t.nodes_used:
+        grow(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), <uint64_t> t.nodes_used + 16)
+        t.nodes_capacity = (t.nodes_capacity & ~<uint32_t> 7)
+    t.devices_used = fill(<void**> &t.devices, &t.devices_capacity, sizeof(DeviceRecord), sections[8])
+    t.shapes_used = fill(<void**> &t.shapes, &t.shapes_capacity, sizeof(ShapeRecord), sections[9])
+    t.queues_used = fill(<void**> &t.queues, &t.queues_capacity, sizeof(QueueRecord), sections[10])
+    t.gangs_used = fill(<void**> &t.gangs, &t.gangs_capacity, sizeof(GangRecord), sections[11])
+    for at in range(t.shapes_used):
+        t.shapes[at].levels = NULL
+        t.shapes[at].levels_size = 0
+        reserved = 0
+        t.shapes[at].levels_size = fill(<void**> &t.shapes[at].levels, &reserved, 1, sections[12 + at])
+    for at in range(65):
+        t.device_runs[at].size = fill(<void**> &t.device_runs[at].at, &t.device_runs[at].capacity, 4, sections[12 + t.shapes_used + at])
+    return 0
+
+
+cdef int rebuild(Tables* t) except -1:
+    """Everything derived, from the records."""
+    cdef uint32_t at
+    cdef int part
+    for at in range(t.shapes_used):
+        t.shapes[at].pending = 0
+        t.shapes[at].column = NONE_
+        t.shapes[at].lane_first = NONE_
+        t.shapes[at].idle_since = 0
+        t.classes = max(t.classes, t.shapes[at].ask_class + 1)
+    grow(<void**> &t.class_views, &t.class_views_capacity, sizeof(ClassView), <uint64_t> t.classes + 1)
+    index_mix(t)
+    for at in range(t.queues_used):
+        t.queues[at].key_stale = True
+        memset(t.queues[at].bucket, 0, sizeof(t.queues[at].bucket))
+        for part in range(LEVELS):
+            t.queues[at].active_at[part] = NONE_
+    for at in range(t.nodes_used):
+        t.nodes[at].marked = False
+        memset(t.nodes[at].evictable, 0, sizeof(t.nodes[at].evictable))
+        if t.nodes[at].is_present:
+            t.nodes_count += 1
+            t.nodes_bare += t.nodes[at].device_count == 0
+            count_capacity(t, &t.nodes[at], 1)
+    widen_trees(t)
+    for at in range(t.gangs_used):
+        memset(&t.gangs[at].members, 0, sizeof(Slots))
+        t.gangs[at].is_stale = False
+    rebuild_tasks(t)
+    return 0
+
+
+cdef struct Arrival:
+    uint64_t sequence
+    uint32_t slot
+
+
+cdef int by_sequence(const void* one, const void* other) noexcept nogil:
+    cdef uint64_t a = (<const Arrival*> one).sequence
+    cdef uint64_t b = (<const Arrival*> other).sequence
+    return (a > b) - (a < b)
+
+
+cdef int rebuild_tasks(Tables* t) except -1:
+    """In submission order, so that lanes are runs and members of gangs stand as they were submitted."""
+    cdef Arrival* order = <Arrival*> calloc(t.tasks_used + 1, sizeof(Arrival))
+    cdef uint32_t at, count = 0
+    if order == NULL:
+        no_memory()
+    try:
+        for at in range(t.tasks_used):
+            if t.tasks[at].state != FREE_:
+                order[count].sequence = t.tasks[at].sequence
+                order[count].slot = at
+                count += 1
+        qsort(order, count, sizeof(Arrival), by_sequence)
+        index_room(t, count)
+        for at in range(count):
+            rebuild_task(t, order[at].slot)
+    finally:
+        free(order)
+    return 0
+
+
+cdef int rebuild_task(Tables* t, uint32_t slot) except -1:
+    cdef TaskRecord* task = &t.tasks[slot]
+    cdef ShapeRecord* shape = &t.shapes[task.shape]
+    cdef AllocationRecord* record
+    cdef int ask
+    t.tasks_count += 1
+    t.counts[task.state] += 1
+    index_put(t.index, t.index_size, <uint64_t> hash_bytes(key_bytes(t, task.key), key_length(t, task.key)) << 32 | (slot + 1))
+    if task.gang != NONE_:
+        push(&t.gangs[task.gang].members, slot)
+        touch_gang(t, task.gang)
+    if is_waiting(task):
+        return start_waiting(t, slot)
+    if not is_live(task) and not task.flags & CLAIMING_:
+        return 0
+    t.allocations_count += 1
+    record = &t.allocations[task.place]
+    if record.is_claim:
+        return 0
+    t.live[0] += shape.cpu_milli
+    t.live[1] += shape.memory_bytes
+    for ask in range(shape.ask_count):
+        t.live[2 + shape.asks[ask].kind] += ask_milli(&shape.asks[ask])
+    if is_evictable(task):
+        t.nodes[record.node].evictable[qos_of(task)] += 1
+    return 0

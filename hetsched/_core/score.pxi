@@ -1,0 +1,118 @@
+# How good a node is for a shape, as a byte: 0 = does not fit, else the score + 1.
+#
+# Levels in lexicographic order, each coarse: position in the model list, level told by set_shape_node, nodes without devices for tasks
+# without; what is left of the range goes to the preset, all of it if the shape has no such preferences.
+# fragment: see fragment. pack / spread: mean free fraction of what the shape asks for (cpu, memory, each kind), after placing; least /
+# most best. first-fit: nothing.
+#
+# Promises: depends on the node, the shape, the preset and the mix only, so it does not matter when it is computed.
+
+cdef struct NodeView:
+    # One node while its leaves are computed.
+    int64_t fragment           # M(node) x total weight, before anything is placed
+    uint8_t has_fragment
+    int16_t whole[16]          # by kind: usable devices wholly free, whatever their model
+    int16_t top_share[16]      # by kind: the largest free share of a usable device, milli
+    int32_t free_milli[16]     # by kind: free on usable devices
+    int32_t devices[16]        # by kind: usable ones
+    uint64_t per_cpu           # 1000 x 2^32 / cpu_milli
+    uint64_t per_mebibyte      # 1000 x 2^32 / memory in MiB
+    MixView mix[32]            # by class of the mix
+
+
+cdef void view_node(Tables* t, uint32_t slot, NodeView* view) noexcept nogil:
+    cdef NodeRecord* node = &t.nodes[slot]
+    cdef DeviceRecord* device
+    cdef uint32_t at
+    t.views += 1
+    view.has_fragment = False
+    memset(view.whole, 0, sizeof(view.whole))
+    memset(view.top_share, 0, sizeof(view.top_share))
+    memset(view.free_milli, 0, sizeof(view.free_milli))
+    memset(view.devices, 0, sizeof(view.devices))
+    view.per_cpu = (<uint64_t> 1000 << 32) // <uint64_t> max(node.cpu_milli, <int64_t> 1)
+    view.per_mebibyte = (<uint64_t> 1000 << 32) // <uint64_t> max(node.memory_bytes >> 20, <int64_t> 1)
+    for at in range(node.device_first, node.device_first + node.device_count):
+        device = &t.devices[at]
+        if device.usable:
+            view.whole[device.kind] += device.share_free == 1000
+            view.top_share[device.kind] = max(view.top_share[device.kind], device.share_free)
+            view.free_milli[device.kind] += device.share_free
+            view.devices[device.kind] += 1
+
+
+# ---------------------------------------------------------------- pack, spread
+
+cdef int free_devices_after(NodeView* view, ShapeRecord* shape) noexcept nogil:
+    """Sum over the kinds asked of the mean free milli a device."""
+    cdef int ask, total = 0
+    for ask in range(shape.ask_count):
+        total += <int> (view.free_milli[shape.asks[ask].kind] - ask_milli(&shape.asks[ask])) // max(1, view.devices[shape.asks[ask].kind])
+    return total
+
+
+cdef int free_after(NodeRecord* node, ShapeRecord* shape, NodeView* view, ClassView* shared) noexcept nogil:
+    """Mean fraction free after placing, over what the shape asks for: 0..1000. What is left never exceeds the whole, so the products of
+    the reciprocals stay below 1000 x 2^32."""
+    cdef int total = shared.free_after
+    cdef int terms = shape.ask_count
+    if shape.cpu_milli > 0:
+        total += <int> (<uint64_t> (node.cpu_free - shape.cpu_milli) * view.per_cpu >> 32)
+        terms += 1
+    if shape.memory_bytes > 0:
+        total += <int> ((<uint64_t> (node.memory_free - shape.memory_bytes) >> 20) * view.per_mebibyte >> 32)
+        terms += 1
+    return max(0, min(1000, total // terms)) if terms > 0 else 500
+
+
+# ---------------------------------------------------------------- the byte
+
+cdef void view_class(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, ClassView* shared) noexcept nogil:
+    """Devices for the asks of this class, whatever cpu and memory; only as much as the preset needs to know."""
+    cdef NodeRecord* node = &t.nodes[slot]
+    cdef DeviceRecord* devices = t.devices + node.device_first
+    cdef int ask, worst = 0
+    shared.stamp = t.views
+    shared.has_lost = False
+    shared.worst = 0
+    shared.count = -1
+    for ask in range(shape.ask_count):
+        if view.whole[shape.asks[ask].kind] < shape.asks[ask].whole or view.top_share[shape.asks[ask].kind] < shape.asks[ask].part_milli:
+            return
+    if t.policy == POLICY_FRAGMENT_ or shape.model_top > 1 or shape.same != 0:
+        shared.count = pick(devices, node.device_count, shape, shared.pieces, &worst)
+        shared.worst = worst
+    elif suffices(devices, node.device_count, shape):
+        shared.count = 0
+    shared.free_after = free_devices_after(view, shape)
+
+
+cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view) noexcept nogil:
+    cdef NodeRecord* node = &t.nodes[slot]
+    cdef ClassView* shared = &t.class_views[shape.ask_class]
+    cdef int steps = 1, step = 0, span, score
+    if not node.is_open or not has_base(node, shape) or level_of(shape, slot) == 0:
+        return 0
+    if shared.stamp != t.views:
+        view_class(t, slot, shape, view, shared)
+    if shared.count < 0:
+        return 0
+    if shape.model_top > 1:
+        steps = shape.model_top
+        step = steps - 1 - min(shared.worst, steps - 1)
+    if shape.level_top > 1:
+        steps *= shape.level_top
+        step = step * shape.level_top + level_of(shape, slot) - 1
+    if shape.ask_count == 0 and 0 < t.nodes_bare < t.nodes_count:
+        steps *= 2
+        step = step * 2 + (node.device_count == 0)
+    span = 254 // steps
+    if t.policy == POLICY_FRAGMENT_:
+        score = min(fragment_score(t, slot, shape, view, shared) * span >> 7, span - 1)
+    elif t.policy == POLICY_PACK_:
+        score = (1000 - free_after(node, shape, view, shared)) * (span - 1) // 1000
+    elif t.policy == POLICY_SPREAD_:
+        score = free_after(node, shape, view, shared) * (span - 1) // 1000
+    else:
+        score = 0
+    return <uint8_t> (1 + step * span + score)

@@ -1,0 +1,110 @@
+# Why a shape fits where, and how much of what is free nobody can use. Questions: nothing is changed.
+
+cdef void empty_devices(DeviceRecord* devices, int count, DeviceRecord* empty, bint usable) noexcept nogil:
+    """The node's devices with nobody on them; `usable`: all in order, too."""
+    cdef int at
+    memcpy(empty, devices, count * sizeof(DeviceRecord))
+    for at in range(count):
+        empty[at].share_free = 1000
+        empty[at].memory_free = max(empty[at].memory_bytes, <int64_t> 0)
+        if usable:
+            empty[at].usable = True
+
+
+cdef int reason_against(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept nogil:
+    """Index into VERDICTS of the first reason that rules the node out now, or 8: it fits."""
+    cdef uint32_t pieces[MAX_PIECES]
+    cdef int worst, ask
+    cdef NodeRecord* node = &t.nodes[slot]
+    cdef DeviceRecord* devices = t.devices + node.device_first
+    cdef ShapeRecord loose = shape[0]
+    if not node.is_open:
+        return 0
+    if level_of(shape, slot) == 0:
+        return 1
+    if pick(devices, node.device_count, shape, pieces, &worst) < 0:
+        for ask in range(loose.ask_count):
+            if not has_model(devices, node.device_count, &loose.asks[ask]):
+                return 2
+        loose.same = 0
+        if pick(devices, node.device_count, &loose, pieces, &worst) >= 0:
+            return 5
+        for ask in range(loose.ask_count):
+            loose.asks[ask].memory_bytes = 0
+        return 4 if pick(devices, node.device_count, &loose, pieces, &worst) >= 0 else 3
+    if node.cpu_free < shape.cpu_milli:
+        return 6
+    return 7 if node.memory_free < shape.memory_bytes else 8
+
+
+cdef bint has_model(DeviceRecord* devices, int count, AskRecord* ask) noexcept nogil:
+    """Whether devices of the kind are there at all and none is of a wanted model: then the model is the reason."""
+    cdef int at
+    cdef bint is_there = False
+    for at in range(count):
+        if devices[at].kind == ask.kind:
+            is_there = True
+            if ask.models == 0 or (devices[at].model >= 0 and (ask.models >> devices[at].model) & 1):
+                return True
+    return not is_there
+
+
+cdef bint could_ever(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept nogil:
+    cdef DeviceRecord empty[64]
+    cdef uint32_t pieces[MAX_PIECES]
+    cdef int worst
+    cdef NodeRecord* node = &t.nodes[slot]
+    if level_of(shape, slot) == 0 or node.cpu_milli < shape.cpu_milli or node.memory_bytes < shape.memory_bytes:
+        return False
+    empty_devices(t.devices + node.device_first, node.device_count, empty, True)
+    return pick(empty, node.device_count, shape, pieces, &worst) >= 0
+
+
+VERDICTS = ("closed", "words", "model", "devices", "device_memory", "topology", "cpu", "memory", "fits")
+
+
+cdef dict judge(Tables* t, ShapeRecord* shape):
+    cdef int64_t counted[9]
+    cdef int64_t ever = 0
+    cdef uint32_t slot
+    memset(counted, 0, sizeof(counted))
+    with nogil:
+        for slot in range(t.nodes_used):
+            if t.nodes[slot].is_present:
+                counted[reason_against(t, slot, shape)] += 1
+                ever += could_ever(t, slot, shape)
+    verdict = {name: counted[at] for at, name in enumerate(VERDICTS)}
+    verdict["ever"] = ever
+    return verdict
+
+
+# ---------------------------------------------------------------- fragmentation
+
+cdef void measure_fragment(Tables* t, int kind, int64_t* fragment_milli, int64_t* free_milli) noexcept nogil:
+    """Sum over open nodes of the mix's weighted unusable share of this kind, by current counts of all shapes of the mix that ask for it."""
+    cdef uint32_t slot, at
+    cdef int device
+    cdef int64_t weight = 0, lost = 0
+    cdef MixView view
+    cdef AskRecord* ask
+    cdef ShapeRecord* shape
+    cdef DeviceRecord* devices
+    cdef NodeRecord* node
+    for at in range(t.mix_size):
+        if ask_of(&t.shapes[t.mix[at]], <uint8_t> kind) != NULL:
+            weight += t.mix_weight[at]
+    for slot in range(t.nodes_used):
+        node = &t.nodes[slot]
+        if not node.is_open:
+            continue
+        devices = t.devices + node.device_first
+        for device in range(node.device_count):
+            if devices[device].kind == kind and devices[device].usable:
+                free_milli[0] += max(<int> devices[device].share_free, 0)
+        for at in range(t.mix_size):
+            shape = &t.shapes[t.mix[at]]
+            ask = ask_of(shape, <uint8_t> kind)
+            if ask != NULL:
+                view_mix(devices, node.device_count, ask, &view)
+                lost += t.mix_weight[at] * lost_of(&view, ask, has_base(node, shape))
+    fragment_milli[0] = lost // weight if weight > 0 else 0
