@@ -121,7 +121,7 @@ def _read_counted(template: dict[Any, Any], count: int, defaults: TaskDefaults) 
     except Problem as problem:
         return Submission(single=False, items=[Rejection(i, problem, ident) for i, ident in enumerate(ids)])
     tasks: list[Task | Rejection] = [msgspec.structs.replace(task, id=ident) for ident in ids]
-    return Submission(single=False, items=tasks, array=(f"{base}-0", count) if base is not None else None)
+    return Submission(single=False, items=tasks, array=("" if base is None else f"{base}-0", count))
 
 
 def _check_longest_id(ident: str | None) -> None:

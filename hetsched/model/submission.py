@@ -17,7 +17,8 @@ class Rejection(msgspec.Struct, frozen=True):
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """`single`: the body was one task object. `array`: (first id, count) where the ids are `ID-0 … ID-(count-1)`."""
+    """`single`: the body was one task object. `array`: (first id, count) where the ids are `ID-0 … ID-(count-1)`;
+    first is "" where the template has no id: the scheduler then makes one up for the whole array."""
 
     single: bool
     items: list[Task | Rejection]

@@ -97,7 +97,10 @@ class Follow:
         return "" if reason is Reason.NONE else reason.word
 
     def _tell_children(self, task: int, state: int) -> None:
+        """A child that one and the same cancel (or the end of its gang) has ended too is let be: its own fact comes next."""
         for child, verdict in self.world.dependencies.parent_ended(task, state):
+            if self.world.core.task(child).state != _core.HELD:
+                continue
             if verdict == MET:
                 self.world.core.release(child, _core.HELD_DEPENDENCY)
             else:

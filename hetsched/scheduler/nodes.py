@@ -96,6 +96,7 @@ class Nodes:
                 self._over(name, report.task, report.attempt, report.succeeded, report.reason, report.exit_code)
             else:
                 self._alive(name, report)
+            self.world.drain()  # a list that says one attempt twice meets a settled one the second time
         for task in self.world.core.tasks_on(self.cluster.by_name[name].slot):
             row = self.world.core.task(task)
             if (row.key.decode(), row.attempt) not in told:

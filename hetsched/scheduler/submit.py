@@ -14,7 +14,7 @@ import msgspec
 from hetsched import _core
 from hetsched._core import NEVER_NS, NONE
 from hetsched.errors import Problem
-from hetsched.model import Rejection, Task
+from hetsched.model import Rejection, Submission, Task
 from hetsched.scheduler import words
 from hetsched.scheduler.dependencies import HOPELESS, OPEN, find_cycle, judge
 from hetsched.scheduler.ids import new_id
@@ -56,7 +56,8 @@ class Submissions:
     def on_submit(self, asked: Submit) -> None:
         if asked.idempotency_key is not None and self._answered_before(asked):
             return
-        judged = self._judge(asked)
+        base = self._new_id() if asked.submission.array is not None and not asked.submission.array[0] else None
+        judged = self._judge(asked, base)
         self._accept([item for item in judged if item.is_new])
         for item in judged:
             if item.twin is not None:
@@ -77,22 +78,32 @@ class Submissions:
 
     # -- judging
 
-    def _judge(self, asked: Submit) -> list[Judged]:
-        judged = [self._named(item) for item in asked.submission.items]
+    def _judge(self, asked: Submit, base: str | None) -> list[Judged]:
+        judged = [self._named(item, index, base) for index, item in enumerate(asked.submission.items)]
         self._judge_ids(judged)
         self._judge_dependencies(judged)
+        refused = _refused(judged)
         self._judge_gangs(judged)
         self._judge_room(judged)
+        if _refused(judged) > refused:
+            self._judge_dependencies(judged)  # again: who named one of those names nobody now
         return judged
 
-    def _named(self, item: Task | Rejection) -> Judged:
+    def _named(self, item: Task | Rejection, index: int, base: str | None) -> Judged:
         if isinstance(item, Rejection):
             return Judged(id=item.id, problem=item.problem)
         ident = item.id
-        while ident is None or (item.id is None and self.world.core.find(ident.encode()) != NONE):
+        if ident is None:
+            ident = self._new_id() if base is None else f"{base}-{index}"
+        return Judged(id=ident, task=item, body=template_body(item))
+
+    def _new_id(self) -> str:
+        """One that no task in the table has."""
+        while True:
             ident = new_id(self.world.now_ns, self.books.id_seq)
             self.books.id_seq += 1
-        return Judged(id=ident, task=item, body=template_body(item))
+            if self.world.core.find(ident.encode()) == NONE:
+                return ident
 
     def _judge_ids(self, judged: list[Judged]) -> None:
         """The same id with the same body is the same task; with another body it is refused."""
@@ -276,10 +287,15 @@ class Submissions:
             rejected=tuple((i, item.problem.body()) for i, item in enumerate(judged) if item.problem),
             states=tuple(self._state(item) for item in judged),
             lanes=tuple("" if item.problem else self._lane(item) for item in judged),
-            array=submission.array,
+            array=self._array(submission, judged),
             placements=self._placements(judged),
         )
         return reply
+
+    @staticmethod
+    def _array(submission: Submission, judged: list[Judged]) -> tuple[str, int] | None:
+        """(first id, count) of an array job."""
+        return None if submission.array is None else (judged[0].id or "", submission.array[1])
 
     def _state(self, item: Judged) -> str:
         return "" if item.problem else str(STATE_OF_CODE[self.world.core.task(item.slot).state])
@@ -322,9 +338,17 @@ class Submissions:
             submission = asked.submission
             self.books.say(
                 words.KeyRemembered(
-                    asked.idempotency_key, submission_digest(asked), submission.single, ids, submission.array
+                    asked.idempotency_key,
+                    submission_digest(asked),
+                    submission.single,
+                    ids,
+                    self._array(submission, judged),
                 )
             )
+
+
+def _refused(judged: list[Judged]) -> int:
+    return sum(item.problem is not None for item in judged)
 
 
 def same_item(a: Judged, b: Judged) -> bool:
@@ -334,10 +358,15 @@ def same_item(a: Judged, b: Judged) -> bool:
 
 
 def settle(world: World, slot: int, task: Task) -> None:
-    """Judge a held task's dependencies as they stand: release it, skip it, or link it to its open parents."""
+    """Judge a held task's dependencies as they stand: release it, skip it, or link it to its open parents.
+
+    A parent that is in the table no more ended long ago and satisfied its link, or the task would have been skipped then.
+    """
     parents: list[tuple[int, str]] = []
     for link in task.after:
         parent = world.core.find(link.id.encode())
+        if parent == NONE:
+            continue
         verdict = judge(link.when, world.core.task(parent).state)
         if verdict == HOPELESS:
             world.core.ended(slot, _core.SKIPPED, Reason.DEPENDENCY)

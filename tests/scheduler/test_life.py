@@ -144,3 +144,11 @@ def test_ended_tasks_are_kept_up_to_the_limit() -> None:
     with pytest.raises(NotFound):
         story.task("a")
     assert story.state("b") == story.state("c") == "succeeded"
+
+
+def test_an_array_without_an_id_gets_one_for_the_whole() -> None:
+    story = Story([node("n1")])
+    reply = story.submit({"template": {"resources": {"cpu": 1}}, "count": 3})
+    first, count = reply.array
+    assert count == 3 and first.endswith("-0")
+    assert reply.ids == tuple(f"{first[:-2]}-{i}" for i in range(3))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hetsched.errors import Problem
 from hetsched.scheduler import messages as m
 from tests.scheduler.build import Story, node, task
@@ -139,3 +141,52 @@ def test_what_no_node_could_ever_take_is_kept_with_its_reason_or_refused_where_c
     strict = Story([node("n1")], config={"reject_unsatisfiable": True})
     refused = strict.submit(task("huge", cpu=100))
     assert isinstance(refused, Problem) and refused.code == "unsatisfiable"
+
+
+@pytest.mark.parametrize("when", ["succeeded", "failed", "ended"])
+def test_one_cancel_may_end_parent_and_child_together(when: str) -> None:
+    story = Story([node("n1")])
+    story.submit([task("a", labels={"of": "us"}), task("b", labels={"of": "us"}, after=[{"id": "a", "when": when}])])
+    story.ask(m.Cancel(ids=(), label="of=us"))
+    assert {story.state("a"), story.state("b")} <= {"cancelled", "stopping"} and story.state("b") == "cancelled"
+    story.submit([task("c"), task("d", after=[{"id": "c", "when": when}])])
+    story.ask(m.Cancel(ids=("d", "c", "d")))
+    assert [story.state(t) for t in "cd"] == ["cancelled", "cancelled"]
+
+
+def test_an_end_of_a_gang_may_end_a_member_that_waits_for_another() -> None:
+    story = Story([node("n1")])
+    gang = {"id": "g", "size": 3}
+    story.submit([task("g0", gang=gang), task("g1", gang=gang, after=[{"id": "g0", "when": "ended"}])])
+    story.ask(m.Cancel(ids=("g0",)))
+    assert story.state("g1") == "cancelled" and story.names("g1").count("cancelled") == 1
+
+
+def test_who_waits_for_a_task_that_its_gang_refuses_is_refused_too() -> None:
+    story = Story([node("n1")])
+    story.submit(task("first", gang={"id": "g", "size": 1}))
+    reply = story.submit(
+        [
+            task("late", gang={"id": "g", "size": 1}),
+            task("child", after=["late"]),
+            task("grandchild", after=[{"id": "child", "when": "ended"}]),
+            task("ok", after=["first"]),
+        ]
+    )
+    assert reply.ids == (None, None, None, "ok")
+    assert [p["errors"][0]["pointer"] for _, p in reply.rejected] == ["/gang", "/after/0", "/after/0"]
+
+
+def test_a_parent_that_is_kept_no_more_has_done_its_part() -> None:
+    story = Story([node("n1", cpu=2)], config={"limits": {"retention_tasks": 1}})
+    story.submit([task("a", cpu=1), task("b", cpu=1), task("c", after=["a", "b"])])
+    story.wait(1)
+    story.end("a")
+    for other in ("x", "y"):
+        story.submit(task(other))
+        story.ask(m.Cancel(ids=(other,)))
+    again = story.replayed()
+    assert again.digest() == story.scheduler.digest() and str(again.view.task("c")["state"]) == "held"
+    story.end("b")
+    story.wait(1)
+    assert story.state("c") == "running"
