@@ -191,9 +191,12 @@ class Snapshot:
         """Victims of claims that still hold something here."""
         return self.on_node(node, frozenset(task for task in self.claimed_victims if task in self.holdings))
 
-    def will_fit(self, task: int) -> bool:
-        """Once those have left who leave anyhow: then nobody else is stopped for it."""
-        return any(self.fits(task, node, self.leaving(node)) for node in self.book.nodes)
+    def will_wait(self, task: int) -> bool:
+        """Nobody else is stopped for it: it fits once those have left who leave anyhow; under a limit one claim at a time."""
+        leaving = any(self.leaving(node) for node in self.book.nodes)
+        return (leaving and not self.within_limits(task)) or any(
+            self.fits(task, node, self.leaving(node)) for node in self.book.nodes
+        )
 
     def judge_claim(self, task: int, node: int, victims: tuple[int, ...]) -> None:
         gone = frozenset(victims)
@@ -285,7 +288,7 @@ def judge_rest(snapshot: Snapshot, levels: int, evicts: bool) -> None:
         waits = snapshot.state[task] == _core.QUEUED and task not in snapshot.holdings
         if waits and row.gang == _core.NONE and levels >> row.qos & 1:
             assert not any(snapshot.fits(task, node) for node in snapshot.book.nodes), f"task {task} fits and waits"
-            if evicts and not snapshot.will_fit(task):
+            if evicts and not snapshot.will_wait(task):
                 gone = frozenset(snapshot.stoppable(row.qos))
                 assert not any(
                     snapshot.fits(task, node, snapshot.on_node(node, gone))
