@@ -14,7 +14,7 @@ from hetsched.scheduler.dependencies import MET
 from hetsched.scheduler.gangs import Gang
 from hetsched.scheduler.lifecycle import EVENT_OF_END
 from hetsched.scheduler.reasons import Reason
-from hetsched.scheduler.submit import placement_json
+from hetsched.scheduler.rendering import placement_json
 from hetsched.scheduler.timers import Timer
 from hetsched.scheduler.world import World
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hetsched import wire
 from hetsched.model import parse_node
 from hetsched.scheduler import messages as m
@@ -63,6 +65,19 @@ def test_a_join_settles_every_difference_between_node_and_books() -> None:
     assert (story.state("running"), story.state("done")) == ("running", "succeeded")
     told = [(type(order.message).__name__, order.message.task) for order in turn.orders]  # type: ignore[union-attr]
     assert ("Start", "never-heard") in told and ("Settled", "done") in told and ("Stop", "ghost") in told
+
+
+@pytest.mark.parametrize("second", ["running", "ended"])
+@pytest.mark.parametrize("retries", [0, 3])
+@pytest.mark.parametrize("reason", ["exit 1", "lease", ""])
+def test_a_join_that_says_one_attempt_twice_settles_it_once(second: str, retries: int, reason: str) -> None:
+    story = Story([node("n1")])
+    story.submit(task("t", retries=retries))
+    story.wait(1)
+    ended = m.AttemptReport(task="t", attempt=1, state="ended", succeeded=not reason, reason=reason)
+    join(story, node("n1"), ended, m.AttemptReport(task="t", attempt=1, state=second, reason="exit 2"), ended)
+    assert len(story.task("t")["attempts"]) == 1 and story.task("t")["failures"] <= 1
+    assert sum(story.names("t").count(end) for end in ("succeeded", "failed", "backoff", "requeued")) == 1
 
 
 def test_a_reboot_loses_everything_that_ran() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hetsched.errors import Problem
+from hetsched.errors import NotFound, Problem
 from hetsched.scheduler import messages as m
 from tests.scheduler.build import Story, node, task
 
@@ -185,6 +185,8 @@ def test_a_parent_that_is_kept_no_more_has_done_its_part() -> None:
     for other in ("x", "y"):
         story.submit(task(other))
         story.ask(m.Cancel(ids=(other,)))
+    with pytest.raises(NotFound):
+        story.task("a")
     again = story.replayed()
     assert again.digest() == story.scheduler.digest() and str(again.view.task("c")["state"]) == "held"
     story.end("b")
