@@ -79,7 +79,8 @@ class Attempts:
         attempt = self.live.pop(task, None)
         if attempt is not None:
             attempt.ended_ns, attempt.outcome = now_ns, outcome
-            attempt.reason, attempt.exit_code = text or reason.word, exit_code
+            attempt.exit_code = exit_code
+            attempt.reason = text or ("" if reason is Reason.NONE else reason.word)
             self.past.setdefault(task, []).append(attempt)
         return attempt
 

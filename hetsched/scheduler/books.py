@@ -167,13 +167,18 @@ class Books:
     def _record_over(self, fact: tuple[Any, ...]) -> None:
         task, reason = fact[1], Reason(fact[-1])
         if fact[0] == _core.F_ENDED:
-            self.attempts.over(task, str(STATE_OF_CODE[fact[3]]), reason, self.now_ns)
+            attempt = self.attempts.over(task, str(STATE_OF_CODE[fact[3]]), reason, self.now_ns)
+            if attempt is not None and fact[3] == _core.SUCCEEDED and self._has_command(task):
+                attempt.exit_code = 0
             self.backoff_until_ns.pop(task, None)
             self.ended.append(task)
         elif fact[0] == _core.F_REQUEUED:
             self.attempts.over(task, OUTCOME.get(reason, "stopped"), reason, self.now_ns)
         else:
             self.attempts.over(task, "failed", reason, self.now_ns)
+
+    def _has_command(self, task: int) -> bool:
+        return self.templates.task(self.core.task(task).template).command is not None
 
     def _record_claimed(
         self, task: int, node_slot: int, cost: int, grants: tuple[tuple[int, int], ...], victims: tuple[int, ...]

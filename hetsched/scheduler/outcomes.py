@@ -8,7 +8,10 @@ from __future__ import annotations
 import zlib
 
 from hetsched import _core
+from hetsched._core import NONE
+from hetsched.model import Task
 from hetsched.scheduler import words
+from hetsched.scheduler.dependencies import HOPELESS, OPEN, judge
 from hetsched.scheduler.quarantine import CANNOT_START, is_poisoned
 from hetsched.scheduler.reasons import Reason
 from hetsched.scheduler.timers import Timer
@@ -99,3 +102,25 @@ def watch_time_limit(world: World, task: int) -> None:
     if limit_s is not None:
         started_ns = world.books.attempts.live[task].started_ns
         world.timers.set(Timer.TIME_LIMIT, task, started_ns + round(limit_s * 1e9))
+
+
+def settle_dependencies(world: World, slot: int, task: Task) -> None:
+    """Judge a held task's dependencies as they stand: release it, skip it, or link it to its open parents.
+
+    A parent that is in the table no more ended long ago and satisfied its link, or the task would have been skipped then.
+    """
+    parents: list[tuple[int, str]] = []
+    for link in task.after:
+        parent = world.core.find(link.id.encode())
+        if parent == NONE:
+            continue
+        verdict = judge(link.when, world.core.task(parent).state)
+        if verdict == HOPELESS:
+            world.core.ended(slot, _core.SKIPPED, Reason.DEPENDENCY)
+            return
+        if verdict == OPEN:
+            parents.append((parent, link.when))
+    if parents:
+        world.dependencies.link(slot, parents)
+    else:
+        world.core.release(slot, _core.HELD_DEPENDENCY)

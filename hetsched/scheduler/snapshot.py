@@ -21,7 +21,6 @@ from hetsched.scheduler.books import Books
 from hetsched.scheduler.cluster import Node
 from hetsched.scheduler.gangs import Gang
 from hetsched.scheduler.lifecycle import LIVE_MASK, WAITING_MASK, states_mask
-from hetsched.scheduler.submit import settle
 from hetsched.scheduler.templates import ShapeKey, Template
 from hetsched.scheduler.timers import Timer
 
@@ -154,7 +153,7 @@ def rebuild(world: World) -> None:
         if row.flags & _core.CLAIMING:
             world.timers.set(Timer.CLAIM, task, books.now_ns + round(120e9))
         if row.flags & _core.HELD_DEPENDENCY:
-            settle(world, task, body)
+            outcomes.settle_dependencies(world, task, body)
     for task in core.page(0, EVERYTHING, states_mask((_core.RUNNING,))):
         outcomes.watch_time_limit(world, task)
     _watch_gangs(world)

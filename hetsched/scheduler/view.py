@@ -13,11 +13,11 @@ from hetsched import _core
 from hetsched._core import NEVER_NS, NONE, TaskRow
 from hetsched.errors import NotFound, Problem
 from hetsched.model import Qos, State, task_to_json
-from hetsched.scheduler.attempts import Attempt
 from hetsched.scheduler.books import QOS_OF_LEVEL
-from hetsched.scheduler.cluster import Node
 from hetsched.scheduler.explain import Explain
-from hetsched.scheduler.lifecycle import CODE_OF_STATE, EVERY_MASK, LIVE_CODES, STATE_OF_CODE, states_mask
+from hetsched.scheduler.lifecycle import CODE_OF_STATE, EVERY_MASK, STATE_OF_CODE, states_mask
+from hetsched.scheduler.rendering import attempt_json, iso, placement_of
+from hetsched.scheduler.view_cluster import ClusterView
 from hetsched.scheduler.world import World
 
 MAX_PAGE = 10_000
@@ -25,13 +25,11 @@ MAX_PAGE = 10_000
 Word = TypeVar("Word", State, Qos)
 
 
-class View:
+class View(ClusterView):
     """Questions of the API."""
 
     def __init__(self, world: World) -> None:
-        self.world = world
-        self.books = world.books
-        self.core = world.core
+        super().__init__(world)
         self._explain = Explain(world)
 
     # -- tasks
@@ -143,169 +141,6 @@ class View:
     def pending_by_reason(self) -> dict[str, int]:
         """Waiting tasks by coded reason, counted by shape."""
         return self._explain.pending_by_reason()
-
-    # -- nodes and devices
-
-    def nodes(self) -> list[dict[str, Any]]:
-        """All nodes, without their devices."""
-        return [self._node_row(node) for node in self.books.cluster.by_name.values()]
-
-    def node(self, name: str) -> dict[str, Any]:
-        """One node with its devices and tasks. Raises NotFound."""
-        node = self.books.cluster.by_name.get(name)
-        if node is None:
-            raise NotFound(f"no node {name}")
-        out = self._node_row(node)
-        out["devices"] = self._devices_of(node)
-        out["tasks"] = [self.books.id_of(task) for task in self.core.tasks_on(node.slot)]
-        return out
-
-    def _node_row(self, node: Node) -> dict[str, Any]:
-        cpu_free, memory_free, cpu, memory, allocations = self.core.node_state(node.slot)
-        return {
-            "name": node.name,
-            "state": node.state,
-            "cordoned": node.cordoned,
-            "draining": node.draining,
-            "cpu": cpu / 1000,
-            "cpu_free": max(0, cpu_free) / 1000,
-            "memory": memory,
-            "memory_free": max(0, memory_free),
-            "device_count": len(node.spec.devices),
-            "running": allocations,
-            "labels": node.spec.labels,
-            "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in node.spec.taints],
-            "volumes": list(node.spec.volumes),
-        }
-
-    def devices(self) -> list[dict[str, Any]]:
-        """All devices of all nodes."""
-        return [row for node in self.books.cluster.by_name.values() for row in self._devices_of(node)]
-
-    def _devices_of(self, node: Node) -> list[dict[str, Any]]:
-        holders = self._holders(node)
-        rows = []
-        for index, spec in enumerate(node.spec.devices):
-            used_milli, used_bytes, usable = self.core.device_state(node.slot, index)
-            rows.append(
-                {
-                    "node": node.name,
-                    "id": spec.id,
-                    "kind": spec.kind,
-                    "model": spec.model,
-                    "health": node.health[index],
-                    "health_reason": node.health_reason[index],
-                    "usable": usable and node.is_open,
-                    "share_used": used_milli,
-                    "memory": spec.memory_bytes,
-                    "memory_reserved": used_bytes,
-                    "numa": spec.numa,
-                    "nvlink": spec.nvlink,
-                    "uuid": spec.uuid,
-                    "tasks": holders.get(spec.id, []),
-                }
-            )
-        return rows
-
-    def _holders(self, node: Node) -> dict[str, list[dict[str, Any]]]:
-        holders: dict[str, list[dict[str, Any]]] = {}
-        for task in self.core.tasks_on(node.slot):
-            live = self.books.attempts.live[task]
-            for device, share in live.devices:
-                entry = {"task": self.books.id_of(task), "attempt": live.number, "share": share}
-                holders.setdefault(device, []).append(entry)
-        return holders
-
-    # -- queues and the whole
-
-    def queues(self) -> list[dict[str, Any]]:
-        """All queues."""
-        return [self.queue(name) for name in sorted(self.books.queues.slot)]
-
-    def queue(self, name: str) -> dict[str, Any]:
-        """One queue: entitlement and use. Raises NotFound."""
-        slot = self.books.queues.slot.get(name)
-        if slot is None:
-            raise NotFound(f"no queue {name}")
-        spec = self.books.queues.spec[name]
-        return {
-            "name": name,
-            "weight": spec.weight,
-            "guaranteed": amounts_json(spec.guaranteed),
-            "limit": amounts_json(spec.limit),
-            "used": self._by_resource(self.core.queue_used(slot)),
-            "waiting": len(self.core.page(0, 1 << 31, states_mask((_core.QUEUED,)), slot)),
-            "running": len(self.core.page(0, 1 << 31, states_mask(LIVE_CODES), slot)),
-        }
-
-    def _by_resource(self, amounts: list[int]) -> dict[str, Any]:
-        named = dict(zip(("cpu", "memory", *self.books.kinds.words), amounts, strict=False))
-        return amounts_json(named)
-
-    def cluster(self) -> dict[str, Any]:
-        """Totals, use, fragmentation per kind, lanes' depth, counts by state."""
-        totals = self.core.totals()
-        counts = self.core.counts()
-        nodes = self.books.cluster.by_name.values()
-        return {
-            "nodes": {"total": len(nodes), "open": sum(node.is_open for node in nodes)},
-            "capacity": self._by_resource([capacity for capacity, _ in totals]),
-            "used": self._by_resource([used for _, used in totals]),
-            "fragmentation": {kind: self._fragmentation(i) for i, kind in enumerate(self.books.kinds.words)},
-            "lanes": self.lanes(),
-            "tasks": {str(state): counts[code] for code, state in STATE_OF_CODE.items()},
-            "epoch": self.world.epoch,
-            "policy": self.world.config.policy.preset,
-        }
-
-    def lanes(self) -> dict[str, int]:
-        """Waiting tasks per lane."""
-        immediate = sum(1 << level for level in self.books.immediate)
-        return {
-            "immediate": self.core.waiting(immediate),
-            "batch": self.core.waiting(0b1111 & ~immediate),
-            "backoff": self.core.counts()[_core.BACKOFF],
-        }
-
-    def _fragmentation(self, kind: int) -> dict[str, float]:
-        fragment, free = self.core.fragmentation(kind)
-        return {"ratio": fragment / free if free else 0.0, "fragment": fragment / 1000, "free": free / 1000}
-
-
-# ---------------------------------------------------------------------- rendering
-
-
-def iso(ns: int) -> str:
-    """Nanoseconds since 1970 as RFC 3339, UTC, microseconds."""
-    return datetime.fromtimestamp(ns / 1e9, UTC).isoformat().replace("+00:00", "Z")
-
-
-def placement_of(attempt: Attempt) -> dict[str, Any]:
-    """Where an attempt is or was."""
-    return {
-        "node": attempt.node,
-        "devices": [{"id": ident, "share": share} for ident, share in attempt.devices],
-        "attempt": attempt.number,
-        "lane": attempt.lane,
-    }
-
-
-def attempt_json(attempt: Attempt) -> dict[str, Any]:
-    """One attempt's story."""
-    return {
-        **placement_of(attempt),
-        "placed_at": iso(attempt.placed_ns),
-        "started_at": iso(attempt.started_ns) if attempt.started_ns else None,
-        "ended_at": iso(attempt.ended_ns) if attempt.ended_ns else None,
-        "outcome": attempt.outcome or None,
-        "reason": attempt.reason or None,
-        "exit_code": attempt.exit_code,
-    }
-
-
-def amounts_json(amounts: dict[str, int]) -> dict[str, Any]:
-    """Amounts by resource in the contract's units: cores, bytes, devices."""
-    return {name: amount if name == "memory" else amount / 1000 for name, amount in amounts.items()}
 
 
 # ---------------------------------------------------------------------- reading filters

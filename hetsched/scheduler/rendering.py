@@ -1,0 +1,45 @@
+"""Small pieces of the state as JSON: placements, attempts, amounts, times. Shared by events, replies and the view."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hetsched.scheduler.attempts import Attempt
+
+
+def iso(ns: int) -> str:
+    """Nanoseconds since 1970 as RFC 3339, UTC, microseconds."""
+    return datetime.fromtimestamp(ns / 1e9, UTC).isoformat().replace("+00:00", "Z")
+
+
+def placement_of(attempt: Attempt) -> dict[str, Any]:
+    """Where an attempt is or was."""
+    return {
+        **placement_json(attempt.node, attempt.devices),
+        "attempt": attempt.number,
+        "lane": attempt.lane,
+    }
+
+
+def attempt_json(attempt: Attempt) -> dict[str, Any]:
+    """One attempt's story."""
+    return {
+        **placement_of(attempt),
+        "placed_at": iso(attempt.placed_ns),
+        "started_at": iso(attempt.started_ns) if attempt.started_ns else None,
+        "ended_at": iso(attempt.ended_ns) if attempt.ended_ns else None,
+        "outcome": attempt.outcome or None,
+        "reason": attempt.reason or None,
+        "exit_code": attempt.exit_code,
+    }
+
+
+def amounts_json(amounts: dict[str, int]) -> dict[str, Any]:
+    """Amounts by resource in the contract's units: cores, bytes, devices."""
+    return {name: amount if name == "memory" else amount / 1000 for name, amount in amounts.items()}
+
+
+def placement_json(node: str, devices: tuple[tuple[str, int], ...]) -> dict[str, Any]:
+    """A placement as JSON: shares in thousandths."""
+    return {"node": node, "devices": [{"id": ident, "share": share} for ident, share in devices]}
