@@ -40,7 +40,8 @@ class Parser(argparse.ArgumentParser):
             return message
         word = message.removeprefix(marker).split()[0]
         if not word.startswith("-"):
-            return f"{word!r} is one word too many"
+            hint = "; a command is written after --" if "COMMAND" in self.format_usage() else ""
+            return f"{word!r} is one word too many{hint}"
         return f"no option {word.split('=')[0]}" + nearest(word.split("=")[0], self._option_string_actions)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hetsched.client.problems import Unreachable, from_answer
-from hetsched.errors import HetschedError, TooBusy, Unavailable
+from hetsched.errors import ConfigError, HetschedError, TooBusy, Unavailable
 
 # A daemon that comes back after kill -9 listens within about a second; below this pause we would only burn CPU.
 _FIRST_PAUSE_S = 0.05
@@ -38,7 +38,7 @@ class Transport:
     ) -> None:
         parts = urlsplit(url if "//" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Unreachable(f"{url!r} is no address of a daemon; it looks like http://HOST:PORT")
+            raise ConfigError(f"{url!r} is no address of a daemon; it looks like http://HOST:PORT")
         self.url = url
         self._https = parts.scheme == "https"
         self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")

@@ -35,6 +35,8 @@ def test_a_task_that_does_not_is_1(daemon: FakeDaemon, call: Call, state: str) -
         (["submit", "--gpuu", "2", "--", "x"], "did you mean --gpu?"),
         (["submit", "--memroy=1Gi", "--", "x"], "did you mean --memory?"),
         (["submit"], "nothing to submit"),
+        (["submit", "sleep", "5"], "after --"),
+        (["list", "--url", "ftp://x"], "http://HOST:PORT"),
         (["submit", "--gang", "2", "--array", "0-1", "--", "x"], "cannot be had together"),
         (["submit", "--label", "no-equals", "--", "x"], "KEY=VALUE"),
         (["submit", "--array", "9-0", "--", "x"], "names 0 indices"),
