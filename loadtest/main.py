@@ -24,6 +24,7 @@ from loadtest.board import Board, capacity_for
 from loadtest.fleet import FleetPlan, run_fleet
 from loadtest.generator import Plan, generate
 from loadtest.mix import MixError, read_mix
+from loadtest.nodes import capacity_of, fleet_of
 from loadtest.observer import Watch, observe
 from loadtest.options import Options, parse
 from loadtest.targets import TargetError, judge, read_targets
@@ -95,6 +96,8 @@ class Run:
         )
         figures["fragmentation"] = report.fragmentation(self._samples)
         if options.nodes:
+            fleet = capacity_of(fleet_of(options.nodes, self._run))
+            figures["load"] = report.load_on(fleet, read_mix(options.mix), options.rps)
             figures["fleet"] = json.loads((self._directory / "fleet.json").read_text())
         if before and after:
             cpu_s = after["cpu_s"] - before["cpu_s"]

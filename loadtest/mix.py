@@ -50,6 +50,19 @@ class Mix:
         drawn = np.searchsorted(self._shares, random.random(count), side="right")
         return np.minimum(drawn, len(self.classes) - 1).astype(np.uint8)
 
+    def demand(self) -> dict[str, float]:
+        """Core-seconds and device-seconds that a task holds, on average."""
+        weight = sum(entry.weight for entry in self.classes)
+        demand: dict[str, float] = {}
+        for entry in self.classes:
+            for what in {"cpu", *entry.kinds}:
+                amount = entry.task.get("resources", {}).get(what, 0)
+                if isinstance(
+                    amount, int | float
+                ):  # the long form says its amounts elsewhere; such classes are not counted
+                    demand[what] = demand.get(what, 0.0) + amount * entry.task["duration"] * entry.weight / weight
+        return demand
+
     def task(self, kind: int, identity: bytes) -> bytes:
         """JSON of one task of the class with this id."""
         return b'{"id":"%b",%b' % (identity, self._tails[kind])

@@ -12,6 +12,15 @@ def fleet_of(nodes: int, prefix: str) -> list[NodeSpec]:
     return [_MAKERS[number % len(_MAKERS)](f"{prefix}-n{number}", f"r{number // 20}") for number in range(nodes)]
 
 
+def capacity_of(fleet: list[NodeSpec]) -> dict[str, float]:
+    """Cores and devices by kind of the whole fleet."""
+    total: dict[str, float] = {"cpu": sum(node.cpu_milli for node in fleet) / 1000}
+    for node in fleet:
+        for device in node.devices:
+            total[device.kind] = total.get(device.kind, 0) + 1
+    return total
+
+
 def _devices(kind: str, model: str, count: int, memory_bytes: int) -> tuple[DeviceSpec, ...]:
     return tuple(
         DeviceSpec(id=f"{kind}-{number}", kind=kind, model=model, memory_bytes=memory_bytes, numa=number * 2 // count)

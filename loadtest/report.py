@@ -75,11 +75,21 @@ def fragmentation(samples: Sequence[Mapping[str, float]]) -> Figures:
     }
 
 
+def load_on(fleet: Mapping[str, float], mix: Mix, per_s: float) -> dict[str, float]:
+    """What arrives over what the fleet can hold, per resource; above 1 the queue grows, whoever schedules."""
+    return {what: amount * per_s / fleet[what] for what, amount in mix.demand().items() if fleet.get(what)}
+
+
 def table(report: Figures) -> str:
     """The figures for people."""
     offered, achieved, errors = report["offered"], report["achieved"], report["errors"]
+    load = report.get("load", {})
     lines = [
         f"offered    {offered['tasks']:>9,} tasks  {offered['per_s']:>10,.1f}/s",
+        "load       "
+        + ", ".join(f"{what} {ratio:.0%}" for what, ratio in load.items())
+        + " of what the fleet can hold"
+        + (": more than it can, so tasks wait" if max(load.values(), default=0) > 1 else ""),
         f"achieved   {achieved['acknowledged']:>9,} tasks  {achieved['per_s']:>10,.1f}/s acknowledged",
         f"           {achieved['placed']:>9,} tasks  {achieved['placed_per_s']:>10,.1f}/s placed, {achieved['unplaced']:,} left waiting",
         f"errors     {errors['failed']:>9,} of {errors['requests']:,} requests ({errors['rate']:.3%}){_kinds(errors['by_kind'])}",

@@ -189,7 +189,7 @@ class Books:
             node=node.name,
             devices=self.device_ids(node_slot, grants),
             victims=names,
-            price_device_seconds=cost / 1e6,
+            price_device_seconds=cost / 1e3,
             at_ns=self.now_ns,
             proof=f"fits on {node.name} once {', '.join(names)} are gone, and without any one of them gone it does not",
         )
