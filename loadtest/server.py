@@ -66,7 +66,8 @@ class Server(NamedTuple):
 
 
 def existing(url: str, *, token: str, agent_token: str, foreign_allowed: bool) -> Server:
-    """A daemon that runs already. Raises ServerError for an address beyond this machine unless `foreign_allowed`."""
+    """A daemon that runs already and takes the token. Raises ServerError, for an address beyond this machine unless
+    `foreign_allowed` too."""
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.hostname is None:
         raise ServerError(f"{url!r}: expected http://HOST:PORT")
@@ -74,7 +75,9 @@ def existing(url: str, *, token: str, agent_token: str, foreign_allowed: bool) -
         raise ServerError(
             f"{parts.hostname} is not this machine; load is for hosts of your own: --i-own-this-host says so"
         )
-    return Server(url.rstrip("/"), parts.hostname, parts.port or 80, token, agent_token, None)
+    found = Server(url.rstrip("/"), parts.hostname, parts.port or 80, token, agent_token, None)
+    found.get("/v1/cluster")
+    return found
 
 
 @contextlib.contextmanager

@@ -55,7 +55,8 @@ def test_what_was_never_placed_counts_as_waiting_to_the_end(tmp_path: Path) -> N
     assert "left waiting" in report.table(figures)
 
 
-def test_load_is_for_this_machine_unless_said_otherwise() -> None:
+def test_load_is_for_this_machine_unless_said_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.Server, "get", lambda self, path: {})
     for url in ("http://10.0.0.7:80", "http://example.org", "https://127.0.0.1:1"):
         with pytest.raises(server.ServerError):
             server.existing(url, token="t", agent_token="", foreign_allowed=False)
