@@ -6,13 +6,23 @@ task: three users with a typo each must not close a machine. Both rules are off 
 
 from __future__ import annotations
 
+import os
+from errno import E2BIG, EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOEXEC, ENOTDIR, EPERM
+
 from hetsched.scheduler import words
 from hetsched.scheduler.cluster import Node
 from hetsched.scheduler.world import World
 
 POISON_ATTEMPTS = 3
 CANNOT_START = "cannot_start"
-POLICY = "cannot_start: policy"  # the agent's owner refuses this task: its fault, not the node's
+_TASKS_OWN = tuple(
+    f"{CANNOT_START}: {said}"
+    for said in (
+        "policy",  # the agent's owner refuses this task
+        *map(os.strerror, (ENOENT, EACCES, EPERM, ENOEXEC, ENOTDIR, EISDIR, ENAMETOOLONG, ELOOP, E2BIG)),
+    )
+)
+"""What a wrong command, directory or user leads to on every node alike."""
 
 
 def is_poisoned(world: World, task: int) -> bool:
@@ -27,7 +37,7 @@ def is_poisoned(world: World, task: int) -> bool:
 def could_not_start(world: World, node: Node, task: int, text: str) -> None:
     """Count it; `health.cordon_tasks` different tasks within `health.cordon_within` seconds cordon the node."""
     health = world.config.health
-    if not health.auto_cordon or text.startswith(POLICY) or not text.startswith(CANNOT_START):
+    if not health.auto_cordon or not text.startswith(CANNOT_START) or text.startswith(_TASKS_OWN):
         return
     turns = world.bad_turns.setdefault(node.name, {})
     turns[task] = world.now_ns

@@ -10,6 +10,9 @@ from hetsched.scheduler import messages as m
 from tests.scheduler.build import Story, node, task
 
 
+OF_THE_TASK = ("No such file or directory", "Permission denied", "Exec format error")
+
+
 def join(story: Story, raw: dict[str, object], *attempts: m.AttemptReport, boot_id: str = "") -> m.Turn:
     import msgspec
 
@@ -169,6 +172,8 @@ def test_a_node_that_cannot_start_three_tasks_is_cordoned_and_typos_do_not_count
         story.end(f"typo{i}", ok=False, reason="exit 1")
         story.submit(task(f"policy{i}", retries=0, qos="critical"))
         story.end(f"policy{i}", ok=False, reason="cannot_start: policy: user is not allowed")
+        story.submit(task(f"wrong{i}", retries=0, qos="critical"))
+        story.end(f"wrong{i}", ok=False, reason=f"cannot_start: {OF_THE_TASK[i]}: what-they-typed")
     assert story.scheduler.view.node("n1")["state"] == "ready"
     for i in range(3):
         story.submit(task(f"b{i}", retries=0, qos="critical"))
