@@ -9,7 +9,6 @@ from hetsched.model import parse_node
 from hetsched.scheduler import messages as m
 from tests.scheduler.build import Story, node, task
 
-
 OF_THE_TASK = ("No such file or directory", "Permission denied", "Exec format error")
 
 
