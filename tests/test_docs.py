@@ -68,6 +68,14 @@ def _tail(path: str) -> str:
     return f"`/{path.rsplit('/', 1)[1]}`"
 
 
+def test_every_metric_is_documented(root: Path) -> None:
+    text = (root / "docs" / "operations.md").read_text()
+    code = "".join((root / "hetsched" / name).read_text() for name in ("metrics.py", "daemon/measure.py"))
+    names = set(re.findall(r'"((?:hetsched|scheduler)_[a-z0-9_]+)"', code))
+    assert len(names) > 20
+    assert sorted(name for name in names if f"`{name}" not in text) == []
+
+
 def test_every_option_of_the_load_generator_has_a_help_text(capsys: pytest.CaptureFixture[str]) -> None:
     from loadtest.options import parse
 

@@ -51,7 +51,7 @@ class Storm:
         self.directory = directory
         self.acknowledged: set[str] = set()
         self.kills: Counter[str] = Counter()
-        self.looks = 0
+        self.looks = self.still_looks = 0
         self.complaints: list[str] = []
         self._ended: dict[str, tuple[str, int]] = {}
         self._submitted = threading.Event()
@@ -158,13 +158,17 @@ class Storm:
     def _look(self) -> None:
         """One look: the ledger of every device is the sum of the live attempts on it, and no end is taken back."""
         self.looks += 1
-        for device in self.cluster.client.devices()["devices"]:
-            shares = sum(holder["share"] for holder in device["tasks"])
-            if not shares == device["share_used"] <= 1000:
-                self.complaints.append(
-                    f"{device['node']}/{device['id']}: {device['share_used']} used, attempts hold {shares}"
-                )
-        for task in self.cluster.client.tasks(state=",".join(sorted(ENDED))):
+        client = self.cluster.client
+        before = _used(client.devices())
+        placements = [task["placement"] for task in client.tasks(state="placed,running,stopping")]
+        devices = client.devices()
+        self.complaints += _ledger_faults(devices)
+        if before == _used(devices):  # nothing moved while one asked: what the tasks say of themselves has to agree
+            self.still_looks += 1
+            held = _held(placements)
+            if held != before:
+                self.complaints.append(f"only devices know of {before - held}, only tasks of {held - before}")
+        for task in client.tasks(state=",".join(sorted(ENDED))):
             end = (task["state"], task["attempt"])
             if self._ended.setdefault(task["id"], end) != end:
                 self.complaints.append(f"{task['id']} ended as {self._ended[task['id']]} and as {end}")
@@ -175,6 +179,30 @@ class Storm:
         except Exception as error:
             self.complaints.append(f"{work.__name__} broke off: {error!r}")
             self._submitted.set()
+
+
+def _ledger_faults(devices: dict[str, Any]) -> list[str]:
+    """Devices whose use is not the sum of the attempts on it, or more than the whole."""
+    faults = []
+    for device in devices["devices"]:
+        shares = sum(holder["share"] for holder in device["tasks"])
+        if not shares == device["share_used"] <= 1000:
+            faults.append(f"{device['node']}/{device['id']}: {device['share_used']} used, attempts hold {shares}")
+    return faults
+
+
+def _held(placements: list[dict[str, Any]]) -> Counter[tuple[str, str]]:
+    """(node, device) → thousandths, summed over placements."""
+    held = Counter[tuple[str, str]]()
+    for placement in placements:
+        for device in placement["devices"]:
+            held[placement["node"], device["id"]] += device["share"]
+    return held
+
+
+def _used(devices: dict[str, Any]) -> Counter[tuple[str, str]]:
+    """(node, device) → thousandths in use."""
+    return +Counter({(device["node"], device["id"]): device["share_used"] for device in devices["devices"]})
 
 
 def _ids(body: Any, answer: dict[str, Any]) -> list[str]:
