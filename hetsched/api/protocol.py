@@ -85,9 +85,11 @@ class Door(RequestHandler):
         """The client says no more, which is no good-bye: `nc -N` and small clients do so and wait for the answer.
 
         Returns whether the connection stays open for writing: while a request is being answered, or its body was cut short and that
-        has to be told. TLS knows no half-closed connection, and one who only listens to a stream has gone.
+        has to be told. TLS knows no half-closed connection; one who only listens to a stream has gone, and so has an agent: a WebSocket
+        says good-bye in its own words, and a node must not stand as ready until the next pull finds nobody there.
         """
-        if self._is_idle() or self._streaming is not None or self.transport is None:
+        is_stream = self._streaming is not None or self._payload_parser is not None
+        if self._is_idle() or is_stream or self.transport is None:
             return False
         if self.transport.get_extra_info("sslcontext") is not None:
             return False

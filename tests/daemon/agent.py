@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import aiohttp
@@ -54,6 +55,10 @@ class TestAgent:
         self._listening.cancel()
         await self._socket.close()
         await self._session.close()
+
+    def die(self) -> None:
+        """As after kill -9: the kernel closes the connection, and nobody says good-bye."""
+        self._socket.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     async def say(self, message: Any) -> None:
         await self._socket.send_bytes(wire.encode(message))

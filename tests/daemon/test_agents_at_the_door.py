@@ -1,4 +1,4 @@
-"""Agents over a real WebSocket that ask for more than there is: refused, and the daemon goes on."""
+"""Agents over a real WebSocket: those that ask for more than there is are refused, those that die are missed at once."""
 
 from __future__ import annotations
 
@@ -24,3 +24,12 @@ async def test_a_node_of_a_seventeenth_kind_is_refused_and_nobody_else_notices(d
         assert "16 different device kinds" in refused[0].reason
         async with TestAgent(daemon, {"name": "n2", "cpu": 1, "memory": "1Gi", "devices": [{"kind": "kind3"}]}):
             assert daemon.get("/v1/nodes/n2").json["state"] == "ready"
+
+
+async def test_a_node_whose_agent_was_killed_is_silent_at_once(data_dir: Path) -> None:
+    """Not only when the next pull or heartbeat, some seconds later, finds nobody there."""
+    with DaemonProcess(data_dir) as daemon:
+        async with TestAgent(daemon, {"name": "n1", "cpu": 1, "memory": "1Gi"}) as agent:
+            assert daemon.get("/v1/nodes/n1").json["state"] == "ready"
+            agent.die()
+            await agent.until(lambda: daemon.get("/v1/nodes/n1").json["state"] == "silent", timeout_s=1.5)
