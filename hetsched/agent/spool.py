@@ -7,6 +7,7 @@ All calls block; the runner makes them in its threads.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -161,9 +162,9 @@ class Spool:
 
 
 def make_directory(path: Path, mode: int) -> None:
-    """With exactly this mode, its parents as they come; one that exists keeps its own."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
+    """With exactly this mode, its parents as they come; one that exists keeps its own. Agents that begin together may both want it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
         path.mkdir()
         path.chmod(mode)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,10 @@ def test_a_process_is_named_by_pid_and_start_time() -> None:
     own = processes.start_time(os.getpid())
     assert own is not None and processes.is_alive(os.getpid(), own)
     assert not processes.is_alive(os.getpid(), own + 1)
+
+
+def test_agents_that_begin_together_share_their_data_directory(data_dir: Path) -> None:
+    names = [f"n{i}" for i in range(16)]
+    with ThreadPoolExecutor(16) as threads:
+        paths = list(threads.map(lambda name: agent_directory(data_dir / "new", name), names))
+    assert {path.name for path in paths} == set(names)
