@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from hetsched.client import Client
 from hetsched.demo.board import Board
 from hetsched.demo.processes import PROFILES, DemoFault, Processes
-from hetsched.demo.workload import Workload, processes_in
+from hetsched.demo.workload import Workload, is_fraction, processes_in
 
 _TICK_S = 0.5
 _END_S = 120.0  # a machine ten times slower than one needs this for what is left then
@@ -21,7 +22,8 @@ _VICTIM_NODE = "h100"
 
 
 class Script:
-    """`ids`: every acknowledged task; `processes`: those that are real ones; `urgent`: what critical tasks were answered."""
+    """`ids`: every acknowledged task; `processes`: those that are real ones; `kinds`: how many of them are of a kind
+    worth naming; `urgent`: what critical tasks were answered; `killed`: which programs were."""
 
     def __init__(self, client: Client, processes: Processes, board: Board, workload: Workload, seconds: float) -> None:
         self._client, self._programs, self._board, self._workload = client, processes, board, workload
@@ -29,6 +31,8 @@ class Script:
         self.ids: list[str] = []
         self.processes: list[str] = []
         self.urgent: list[dict[str, Any]] = []
+        self.kinds = Counter[str]()
+        self.killed: list[str] = []
         self._lock = threading.Lock()
         self._fault: BaseException | None = None
 
@@ -54,8 +58,10 @@ class Script:
         self._say("work arrives", "an array of 500, a gang, a chain, four troubled tasks; then leases and processes")
         self._submit(self._workload.array(500), lease_ids=[f"sweep-{i}" for i in range(500)])
         self._submit(self._workload.gang(), process_ids=[f"gang-{i}" for i in range(4)])
-        for bodies in (self._workload.chain(), self._workload.troubled()):
-            self._submit(bodies)
+        chain = self._workload.chain()
+        self._submit(chain)
+        self._submit(self._workload.troubled())
+        self.kinds.update({"in an array": 500, "in a gang": 4, "in a chain": len(chain)})
         self._client.cancel("changed-my-mind")
 
     def _preempt(self) -> None:
@@ -77,6 +83,7 @@ class Script:
 
     def _lose_agent(self) -> None:
         pid = self._programs.kill_agent(_VICTIM_NODE)
+        self.killed.append(f"the agent of {_VICTIM_NODE}")
         self._say("an agent is dead", f"agent of {_VICTIM_NODE} killed with -9 (pid {pid}); its processes go on")
         self._until(self._board.elapsed_s + 3)
         self._programs.start_agent(next(profile for profile in PROFILES if profile.name == _VICTIM_NODE))
@@ -84,6 +91,7 @@ class Script:
 
     def _lose_daemon(self) -> None:
         pid = self._programs.kill_daemon()
+        self.killed.append("the daemon")
         self._say("the daemon is dead", f"daemon killed with -9 (pid {pid}), and its store with it; submissions go on")
         time.sleep(1.0)
         began = time.monotonic()
@@ -120,6 +128,7 @@ class Script:
         bodies = body if isinstance(body, list) else []
         ids = [task["id"] for task in bodies] or [*lease_ids, *process_ids]
         self._note(ids, [task["id"] for task in processes_in(bodies)] or list(process_ids))
+        self.kinds["on parts of devices"] += sum(map(is_fraction, bodies))
 
     def _note(self, ids: list[str], processes: list[str]) -> None:
         with self._lock:

@@ -24,6 +24,8 @@ def judge(client: Client, script: Script, board: Board, lines: Path) -> dict[str
         "states": dict(Counter(task["state"] for task in tasks.values())),
         "qos": {qos: dict(Counter(t["state"] for t in tasks.values() if t["qos"] == qos)) for qos in QOS},
         "processes": len(script.processes),
+        "kinds": dict(script.kinds),
+        "killed": script.killed,
         "preemptions": sum(task["preemptions"] for task in again),
         "attempts": sum(task["attempt"] for task in tasks.values()),
         "again": dict(Counter(_why_again(task) for task in again)),
@@ -81,19 +83,22 @@ def _broken(summary: dict[str, Any], script: Script) -> list[str]:
 def lines_of(summary: dict[str, Any]) -> list[str]:
     """The summary for people."""
     ledger = summary["ledger"]
-    told = [
-        f"submitted     {summary['submitted']} tasks, {summary['processes']} of them real processes",
-        f"ended         {_counts(summary['states'])}",
-        *(f"  {qos:<12}{_counts(states)}" for qos, states in summary["qos"].items()),
-        f"attempts      {summary['attempts']}; more than one because of: {_counts(summary['again']) or 'nothing'}",
-        f"preemptions   {summary['preemptions']}",
-        f"lost          {len(summary['lost'])}",
-        f"twice at once {len(summary['twice'])}  (by the processes' own lines and locks)",
-        f"device ledger {len(ledger['faults'])} faults in {ledger['checks']} looks, {ledger['compared']} of them compared with "
-        f"the tasks; {'all devices are free' if summary['all_free'] else 'DEVICES ARE STILL HELD'}",
-        f"took          {summary['seconds']} s",
+    told: list[tuple[str, object]] = [
+        ("submitted", f"{summary['submitted']} tasks, {summary['processes']} of them real processes"),
+        ("among them", _counts(summary["kinds"])),
+        ("ended", _counts(summary["states"])),
+        *((f"  {qos}", _counts(states)) for qos, states in summary["qos"].items()),
+        ("attempts", f"{summary['attempts']}; more than one because of: {_counts(summary['again']) or 'nothing'}"),
+        ("preemptions", summary["preemptions"]),
+        ("killed with -9", f"{' and '.join(summary['killed'])}, and started again"),
+        ("lost", len(summary["lost"])),
+        ("run twice at once", f"{len(summary['twice'])} (by the processes' own lines and locks)"),
+        ("device ledger", f"{len(ledger['faults'])} faults in {ledger['checks']} looks, {ledger['compared']} compared"),
+        ("devices held", "none" if summary["all_free"] else "SOME, although every task has ended"),
+        ("took", f"{summary['seconds']} s"),
+        *(("BROKEN", text) for text in summary["broken"]),
     ]
-    return told + [f"BROKEN        {text}" for text in summary["broken"]] + [_last(summary)]
+    return [f"{name:<19}{text}" for name, text in told] + [_last(summary)]
 
 
 def _last(summary: dict[str, Any]) -> str:

@@ -110,6 +110,11 @@ class Workload:
         return {"id": task_id, "command": command, "grace": 2}
 
 
+def is_fraction(body: dict[str, Any]) -> bool:
+    """Whether it asks for a part of a device."""
+    return any(kind in ("gpu", "tpu") and amount % 1 for kind, amount in body.get("resources", {}).items())
+
+
 def processes_in(bodies: Iterator[Any] | list[Any]) -> list[dict[str, Any]]:
     """Those that are real processes."""
     return [body for body in bodies if body.get("command")]
