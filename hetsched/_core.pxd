@@ -16,6 +16,7 @@ cdef enum:
     MAX_DEPTH = 12             # levels of a score tree: 8^11 nodes
     MIX_SHAPES = 32            # shapes that the fragment score looks at
     DOMAINS = 8                # topology columns of a node
+    TERMS = 5                  # of a blended score, see TERM_*
     ARENA_CLASSES = 40         # blocks of 1..39 units of 8 bytes
 
 
@@ -146,6 +147,15 @@ cdef struct ShapeRecord:
     uint32_t column            # derived: column of the score trees or NONE
     uint32_t lane_first        # derived: its lanes, linked
     uint64_t idle_since        # derived: value of `rounds` when its last waiting task left
+
+
+cdef struct BlendRecord:
+    # What a shape's score is blended of; total 0 = the preset decides. One a shape slot. Derived. Owner: terms.
+    uint8_t* told              # a byte a node slot, 255 best; further nodes have 0
+    uint32_t told_size         # bytes
+    int32_t weights[TERMS]     # by TERM_*
+    int32_t total              # their sum
+    uint8_t level_top          # higher levels of set_shape_node count as this one
 
 
 cdef struct LaneRecord:
@@ -285,6 +295,10 @@ cdef struct Tables:
     uint32_t shapes_capacity
     uint32_t classes           # derived: different ask_class
     ClassView* class_views     # one a class
+    BlendRecord* blends        # derived: by shape slot
+    uint32_t blends_used
+    uint32_t blends_capacity
+    uint8_t blends_fragment    # derived: some blend has (had) a weight for fragment
     uint32_t class_views_capacity
     uint64_t views             # nodes looked at so far
     uint32_t mix[MIX_SHAPES]   # most asked device shapes when the mix was last taken

@@ -42,6 +42,7 @@ POLICY_FRAGMENT: Final[int]
 POLICY_PACK: Final[int]
 POLICY_SPREAD: Final[int]
 POLICY_FIRST_FIT: Final[int]
+TERM_NAMES: Final[tuple[str, ...]]  # of the weights of set_shape_scores, in order: told, fragment, pack, spread, load
 RESOURCE_CPU: Final[int]  # 0; RESOURCE_MEMORY 1; device kind k is 2 + k
 RESOURCE_MEMORY: Final[int]
 RESOURCE_KIND: Final[int]  # 2
@@ -148,6 +149,13 @@ class Core:
         """What only words can say of a pair: 0 ruled out (selector, taint), 1..7 allowed, higher is liked better (data, PreferNoSchedule)."""
     def set_shape_nodes(self, shape: int, levels: bytes) -> None:
         """The same for all node slots at once, one byte each."""
+
+    def set_shape_scores(self, shape: int, scores: bytes, weights: Sequence[int], level_top: int = 7) -> bool:
+        """Score the shape by the weighted mean of terms instead of the preset. `scores`: the term `told`, a byte a node slot, 255 best, 0
+        where none is given. `weights`: one a term of TERM_NAMES, at least 0; all 0 = the preset decides again. Levels above `level_top` count
+        as it. False if nothing changed. Derived: not dumped, not in the digest; tell it again after load and when nodes come."""
+    def shape_terms(self, shape: int, node: int) -> tuple[int, int]:
+        """(byte told, mean free milli of all that the node has, as it is now), for people."""
 
     # ------------------------------------------------------------------ gangs (no facts)
     def add_gang(self, size: int, min_size: int, column: int) -> int:

@@ -6,13 +6,13 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   accept                                     a task comes in
   lanes, order                               who goes first
   fit                                        where it can go, on which devices, and what holding them means
-  fragment, score, rank                      where it goes best
+  fragment, terms, score, rank               where it goes best
   gang, lift, victims, decide                what is done about it
   allocate, apply, facts                     what it does to the tables, and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
   check, check_derived                       what must hold
   whole, load, digest                        the tables as a whole
-  tabled, cluster, shapes, tasks, questions  the doors, layered by what they are about; Core is the last layer
+  tabled, cluster, shapes, terms, tasks, questions  the doors, layered by what they are about; Core is the last layer
 
 To add a fact: its code and bytes and `apply_x` in apply, `do_x` in facts, `refuse_x`, a case in codec and in replay, a line in the .pyi, a
 story in tests/core.
@@ -55,6 +55,11 @@ cdef enum:
     POLICY_PACK_ = 1
     POLICY_SPREAD_ = 2
     POLICY_FIRST_FIT_ = 3
+    TERM_TOLD = 0
+    TERM_FRAGMENT = 1
+    TERM_PACK = 2
+    TERM_SPREAD = 3
+    TERM_LOAD = 4
     STOP_PREEMPTED = 1         # the one reason code that the core gives by itself
 
 NONE = 0xFFFFFFFF
@@ -65,6 +70,7 @@ STATE_NAMES = ("free", "queued", "held", "backoff", "placed", "running", "stoppi
 PREEMPTIBLE, HELD_OPERATOR, HELD_DEPENDENCY, CLAIMING, DEADLINE_RELATIVE = 1, 2, 4, 8, 16
 LANE_BATCH, LANE_IMMEDIATE = 0, 1
 POLICY_FRAGMENT, POLICY_PACK, POLICY_SPREAD, POLICY_FIRST_FIT = range(4)
+TERM_NAMES = ("told", "fragment", "pack", "spread", "load")
 RESOURCE_CPU, RESOURCE_MEMORY, RESOURCE_KIND = 0, 1, 2
 MAX_KINDS, MAX_MODELS = 16, 64
 REASON_PREEMPTED = STOP_PREEMPTED
@@ -96,6 +102,7 @@ include "_core/replay.pxi"
 include "_core/tabled.pxi"
 include "_core/cluster.pxi"
 include "_core/shapes.pxi"
+include "_core/terms.pxi"
 include "_core/accept.pxi"
 include "_core/tasks.pxi"
 include "_core/verdict.pxi"

@@ -121,6 +121,7 @@ cdef class ClusterDoors(Tabled):
         for shape in range(t.shapes_used):
             if node < t.shapes[shape].levels_size:
                 t.shapes[shape].levels[node] = 1
+        drop_told(t, node)
         moved(t, node, False)
         cdef uint8_t marked = record.marked
         memset(record, 0, sizeof(NodeRecord))

@@ -201,7 +201,7 @@ cdef void take_mix(Tables* t) noexcept nogil:
     if total > 1000000:
         for slot in range(t.shapes_used):
             t.shapes[slot].popularity = (t.shapes[slot].popularity + 1) // 2
-    if t.policy == POLICY_FRAGMENT_:
+    if t.policy == POLICY_FRAGMENT_ or t.blends_fragment:
         t.all_dirty = True
         t.changes += 1
 

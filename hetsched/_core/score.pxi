@@ -3,7 +3,7 @@
 # Levels in lexicographic order, each coarse: position in the model list, level told by set_shape_node, nodes without devices for tasks
 # without; what is left of the range goes to the preset, all of it if the shape has no such preferences.
 # fragment: see fragment. pack / spread: mean free fraction of what the shape asks for (cpu, memory, each kind), after placing; least /
-# most best. first-fit: nothing.
+# most best. first-fit: nothing. A shape with weights of its own is scored by them instead: see terms.
 #
 # Promises: depends on the node, the shape, the preset and the mix only, so it does not matter when it is computed.
 
@@ -79,7 +79,7 @@ cdef void view_class(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* vie
     for ask in range(shape.ask_count):
         if view.whole[shape.asks[ask].kind] < shape.asks[ask].whole or view.top_share[shape.asks[ask].kind] < shape.asks[ask].part_milli:
             return
-    if t.policy == POLICY_FRAGMENT_ or shape.model_top > 1 or shape.same != 0:
+    if t.policy == POLICY_FRAGMENT_ or t.blends_fragment or shape.model_top > 1 or shape.same != 0:
         shared.count = pick(devices, node.device_count, shape, shared.pieces, &worst)
         shared.worst = worst
     elif suffices(devices, node.device_count, shape):
@@ -90,6 +90,8 @@ cdef void view_class(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* vie
 cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view) noexcept nogil:
     cdef NodeRecord* node = &t.nodes[slot]
     cdef ClassView* shared = &t.class_views[shape.ask_class]
+    cdef BlendRecord* blend = blend_of(t, shape)
+    cdef int levels = shape.level_top if blend == NULL else min(shape.level_top, blend.level_top)
     cdef int steps = 1, step = 0, span, score
     if not node.is_open or not has_base(node, shape) or level_of(shape, slot) == 0:
         return 0
@@ -100,14 +102,16 @@ cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* 
     if shape.model_top > 1:
         steps = shape.model_top
         step = steps - 1 - min(shared.worst, steps - 1)
-    if shape.level_top > 1:
-        steps *= shape.level_top
-        step = step * shape.level_top + level_of(shape, slot) - 1
-    if shape.ask_count == 0 and 0 < t.nodes_bare < t.nodes_count:
+    if levels > 1:
+        steps *= levels
+        step = step * levels + min(<int> level_of(shape, slot), levels) - 1
+    if blend == NULL and shape.ask_count == 0 and 0 < t.nodes_bare < t.nodes_count:
         steps *= 2
         step = step * 2 + (node.device_count == 0)
     span = 254 // steps
-    if t.policy == POLICY_FRAGMENT_:
+    if blend != NULL:
+        score = blended_step(t, slot, shape, view, shared, blend, span)
+    elif t.policy == POLICY_FRAGMENT_:
         score = min(fragment_score(t, slot, shape, view, shared) * span >> 7, span - 1)
     elif t.policy == POLICY_PACK_:
         score = (1000 - free_after(node, shape, view, shared)) * (span - 1) // 1000

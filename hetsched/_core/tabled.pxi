@@ -75,6 +75,7 @@ cdef class Tabled:
 cdef void free_tables(Tables* t) noexcept:
     cdef uint32_t at
     cdef int part
+    free_blends(t)
     for at in range(t.shapes_used):
         free(t.shapes[at].levels)
     for at in range(t.gangs_used):

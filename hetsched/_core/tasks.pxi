@@ -1,6 +1,6 @@
 # Doors about tasks: accept, what agents and operators say of them, decide; and the stream of facts, out and in.
 
-cdef class TaskDoors(ShapeDoors):
+cdef class TaskDoors(TermDoors):
 
     # ------------------------------------------------------------------ facts
 

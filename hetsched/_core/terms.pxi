@@ -1,0 +1,132 @@
+# A score blended of terms: a byte a node that the scheduler tells (cost model, delay, energy, plug-ins: what needs words or floats) and
+# what only the tables know at this moment (fragment, packing, spreading, load), by integer weights that a shape carries.
+#
+# Promises: told bytes change when they are told, never by placing; every term is 0..1000, best 1000; a shape without weights is scored
+# by the preset as ever. Derived: neither dumped nor part of the digest, the scheduler tells it again after a restart.
+
+cdef BlendRecord* blend_of(Tables* t, ShapeRecord* shape) noexcept nogil:
+    """The shape's weights; NULL: the preset decides."""
+    cdef size_t slot = shape - t.shapes
+    if slot >= t.blends_used or t.blends[slot].total == 0:
+        return NULL
+    return &t.blends[slot]
+
+
+cdef int load_free(NodeRecord* node, ShapeRecord* shape, NodeView* view) noexcept nogil:
+    """Mean free fraction of everything the node has (cpu, memory, each kind of device), once the shape is there: 0..1000."""
+    cdef int terms = 0, kind, ask
+    cdef int64_t total = 0
+    if node.cpu_milli > 0:
+        total += (node.cpu_free - shape.cpu_milli) * 1000 // node.cpu_milli
+        terms += 1
+    if node.memory_bytes > 0:
+        total += ((node.memory_free - shape.memory_bytes) >> 20) * 1000 // max(node.memory_bytes >> 20, <int64_t> 1)
+        terms += 1
+    for kind in range(16):
+        if view.devices[kind] > 0:
+            total += view.free_milli[kind] // view.devices[kind]
+            terms += 1
+    for ask in range(shape.ask_count):
+        total -= ask_milli(&shape.asks[ask]) // max(1, view.devices[shape.asks[ask].kind])
+    return <int> max(<int64_t> 0, min(<int64_t> 1000, total // max(1, terms)))
+
+
+cdef int blended(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, ClassView* shared, BlendRecord* blend) noexcept nogil:
+    """The weighted mean of the terms, 0..1000. The shape fits."""
+    cdef NodeRecord* node = &t.nodes[slot]
+    cdef int64_t sum = 0
+    cdef int free
+    if blend.weights[TERM_TOLD] > 0 and slot < blend.told_size:
+        sum += <int64_t> blend.weights[TERM_TOLD] * blend.told[slot] * 1000 // 255
+    if blend.weights[TERM_FRAGMENT] > 0:
+        sum += <int64_t> blend.weights[TERM_FRAGMENT] * fragment_score(t, slot, shape, view, shared) * 1000 // 127
+    if blend.weights[TERM_PACK] > 0 or blend.weights[TERM_SPREAD] > 0:
+        free = free_after(node, shape, view, shared)
+        sum += <int64_t> blend.weights[TERM_PACK] * (1000 - free) + <int64_t> blend.weights[TERM_SPREAD] * free
+    if blend.weights[TERM_LOAD] > 0:
+        sum += <int64_t> blend.weights[TERM_LOAD] * load_free(node, shape, view)
+    return <int> (sum // blend.total)
+
+
+cdef int blended_step(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, ClassView* shared, BlendRecord* blend, int span) noexcept nogil:
+    """The blend in 0..span - 1. Where no device is asked and the scores are equal, a node without any goes first: the last bit says so."""
+    cdef int score = blended(t, slot, shape, view, shared, blend)
+    if shape.ask_count > 0 or span < 4:
+        return score * (span - 1) // 1000
+    return score * (span // 2 - 1) // 1000 * 2 + (t.nodes[slot].device_count == 0)
+
+
+cdef int drop_told(Tables* t, uint32_t node) except -1:
+    """The node's slot is given back: what was told of it is not told of the next node there."""
+    cdef uint32_t at
+    for at in range(t.blends_used):
+        if node < t.blends[at].told_size:
+            t.blends[at].told[node] = 0
+    return 0
+
+
+cdef void free_blends(Tables* t) noexcept:
+    cdef uint32_t at
+    for at in range(t.blends_used):
+        free(t.blends[at].told)
+    free(t.blends)
+
+
+cdef int reserve_blends(Tables* t, uint32_t size) except -1:
+    """Records for all shapes below `size`; new ones say nothing."""
+    if size > t.blends_used:
+        grow(<void**> &t.blends, &t.blends_capacity, sizeof(BlendRecord), size)
+        memset(t.blends + t.blends_used, 0, (size - t.blends_used) * sizeof(BlendRecord))
+        t.blends_used = size
+    return 0
+
+
+cdef class TermDoors(ShapeDoors):
+
+    def set_shape_scores(self, uint32_t shape, bytes scores, weights, int level_top=7):
+        cdef Tables* t = &self.t
+        cdef BlendRecord fresh
+        cdef BlendRecord* blend
+        cdef const char* data = scores
+        cdef int at
+        self._shape(shape)
+        if len(weights) != TERMS or any(not 0 <= weight <= 1000000 for weight in weights):
+            raise ValueError(f"weights {tuple(weights)} are not {TERMS} integers 0..1000000")
+        if not 1 <= level_top <= 7:
+            raise ValueError(f"level_top {level_top} is not 1..7")
+        memset(&fresh, 0, sizeof(BlendRecord))
+        for at in range(TERMS):
+            fresh.weights[at] = weights[at]
+            fresh.total += weights[at]
+        fresh.level_top = <uint8_t> level_top
+        reserve_blends(t, shape + 1)
+        blend = &t.blends[shape]
+        if (memcmp(fresh.weights, blend.weights, sizeof(fresh.weights)) == 0 and fresh.level_top == blend.level_top
+                and blend.told_size == <uint32_t> len(scores) and memcmp(blend.told, data, len(scores)) == 0):
+            return False
+        fresh.told = <uint8_t*> realloc(blend.told, max(1, len(scores)))
+        if fresh.told == NULL:
+            no_memory()
+        memcpy(fresh.told, data, len(scores))
+        fresh.told_size = <uint32_t> len(scores)
+        blend[0] = fresh
+        if fresh.weights[TERM_FRAGMENT] > 0 and not t.blends_fragment:
+            t.blends_fragment = True
+            t.all_dirty = True
+        if t.shapes[shape].column != NONE_:
+            fill_column(t, shape)
+        self._checked()
+        return True
+
+    def shape_terms(self, uint32_t shape, uint32_t node):
+        cdef Tables* t = &self.t
+        cdef ShapeRecord nothing
+        cdef NodeView view
+        cdef int told = 0
+        self._shape(shape)
+        self._node(node)
+        if shape < t.blends_used and node < t.blends[shape].told_size:
+            told = t.blends[shape].told[node]
+        memset(&nothing, 0, sizeof(ShapeRecord))
+        view_node(t, node, &view)
+        return told, load_free(&t.nodes[node], &nothing, &view)
