@@ -57,11 +57,15 @@ def _node_show(options: argparse.Namespace) -> int:
     if options.json:
         emit_json(node)
         return exits.OK
-    pairs((name.replace("_", " "), words.value(value)) for name, value in node.items() if name != "devices")
+    pairs((name.replace("_", " "), _fact(name, value)) for name, value in node.items() if name != "devices")
     if node.get("devices"):
         emit()
         _device_table(node["devices"])
     return exits.OK
+
+
+def _fact(name: str, value: Any) -> str:
+    return words.size(value) if name.startswith("memory") and value is not None else words.value(value)
 
 
 def _operate(options: argparse.Namespace) -> int:

@@ -131,7 +131,9 @@ def _tell(ids: list[str], answer: dict[str, Any], *, follow: bool) -> None:
         emit(task_id)
     if "id" in answer:
         where = answer.get("placement", {}).get("node")
-        note(f"{answer.get('state', 'queued')}" + (f" on {where}" if where else f" in the {answer.get('lane')} lane"))
+        state = answer.get("state", "queued")
+        lane = f" in the {answer.get('lane')} lane" if state == "queued" else ""
+        note(state + (f" on {where}" if where else lane))
 
 
 def _refusals(answer: dict[str, Any]) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from itertools import islice
 from typing import Any
 
 from hetsched.cli import exits, words
 from hetsched.cli.output import emit, emit_json, note, pairs, table
-from hetsched.cli.parser import add_reading, client_of
+from hetsched.cli.parser import Usage, add_reading, client_of
 from hetsched.cli.table import Command
 
 _LIMIT = 1000
@@ -26,6 +27,8 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     filters = {name: getattr(options, name) for name in ("state", "queue", "label", "qos", "since")}
+    if options.limit < 0:
+        raise Usage(f"--limit {options.limit}: a whole number, 0 for all")
     limit = options.limit or None
     found = list(islice(client_of(options).tasks(limit=limit and limit + 1, **filters), limit and limit + 1))
     more = limit is not None and len(found) > limit
@@ -68,23 +71,30 @@ def _show(options: argparse.Namespace) -> int:
 
 _TIMES = ("submitted_at", "changed_at", "deadline")
 _APART = {"spec", "attempts", "placement", "claim", *_TIMES}
+_SAID_ABOVE = ("id", "qos", "queue", "name", "kind", "priority", "labels", "deadline")
 
 
 def show(task: dict[str, Any]) -> None:
     """One task, for people."""
-    placement = task.get("placement") or {}
-    pairs((name, words.value(value)) for name, value in task.items() if name not in _APART)
-    pairs((name.removesuffix("_at"), words.moment(task[name])) for name in _TIMES if task.get(name) is not None)
-    if placement:
-        pairs([("placement", f"{placement.get('node')} {words.devices(placement.get('devices', ()))}")])
+    rows = [(name, words.value(value)) for name, value in task.items() if name not in _APART]
+    rows += [(name.removesuffix("_at"), words.moment(task[name])) for name in _TIMES if task.get(name) is not None]
+    if placement := task.get("placement"):
+        rows.append(("placement", f"{placement.get('node')} {words.devices(placement.get('devices', ()))}"))
+    pairs(rows)
     spec = task.get("spec") or {}
     if spec:
         emit()
-        pairs((name, words.value(value)) for name, value in spec.items() if name not in ("id", "qos", "queue", "name"))
+        pairs((name, _field(name, value)) for name, value in spec.items() if name not in _SAID_ABOVE)
     if task.get("attempts"):
         emit()
         columns = ("ATTEMPT", "OUTCOME", "NODE", "DEVICES", "STARTED", "ENDED", "REASON")
         table(columns, map(_attempt, task["attempts"]))
+
+
+def _field(name: str, value: Any) -> str:
+    if name == "command":
+        return shlex.join(value)
+    return words.request(value) if name in ("resources", "limits") else words.value(value)
 
 
 def _attempt(attempt: dict[str, Any]) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from hetsched.cli import exits
-from hetsched.cli.logs import copy_log
+from hetsched.cli.logs import copy_attempt
 from hetsched.cli.output import emit_json, note, one_line
 from hetsched.cli.parser import add_reading, client_of, seconds
 from hetsched.cli.table import Command
@@ -79,7 +79,7 @@ def follow_to_end(client: Client, ids: list[str], timeout_s: float | None) -> li
         task = client.task(task_id)
         started = [a["attempt"] for a in task.get("attempts", ()) if a.get("started_at") and a["attempt"] > copied]
         for attempt in started:
-            copy_log(client, task_id, attempt=attempt, follow=True)
+            copy_attempt(client, task_id, attempt)
             copied = attempt
         if task["state"] in ENDED and not started:
             progress.ended(task)

@@ -23,7 +23,8 @@ def _why(options: argparse.Namespace) -> int:
 
 
 def _tell(answer: dict[str, Any]) -> None:
-    emit(one_line(f"{answer.get('id', '')} is {answer.get('state', '')}: {answer.get('reason', '')}"))
+    state, reason = answer.get("state", ""), answer.get("reason", "")
+    emit(one_line(f"{answer.get('id', '')} is {state}" + (f": {reason}" if reason not in ("", state) else "")))
     emit("  " + one_line(answer.get("detail", "")))
     for reason in answer.get("secondary") or ():
         emit("  also " + one_line(f"{reason.get('reason', '')}: {reason.get('detail', '')}"))

@@ -30,6 +30,18 @@ def amounts(found: dict[str, Any]) -> str:
     return " ".join(f"{name}={text}" for name, text in told)
 
 
+def request(found: dict[str, Any]) -> str:
+    """cpu=4 memory=16Gi gpu=2 gpu_memory=20Gi: what a task asks for, as one would submit it."""
+    told = []
+    for name, ask in found.items():
+        if not isinstance(ask, dict):
+            told.append(f"{name}={size(ask) if name == 'memory' else value(ask)}")
+            continue
+        told.append(f"{name}={value(ask.get('count'))}")
+        told += [f"{name}_{key}={size(n) if key == 'memory' else value(n)}" for key, n in ask.items() if key != "count"]
+    return " ".join(told)
+
+
 def devices(found: Iterable[dict[str, Any]]) -> str:
     """gpu-0,gpu-1:0.5 (whole devices without their share)."""
     return ",".join(d["id"] + ("" if d.get("share", 1000) == 1000 else f":{amount(d['share'])}") for d in found)

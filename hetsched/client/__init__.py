@@ -49,7 +49,7 @@ class Client:
         cls, url: str | None = None, token: str | None = None, data: str | None = None, **limits: float
     ) -> Client:
         """The daemon named by the arguments, by HETSCHED_URL and HETSCHED_TOKEN, or by the data directory."""
-        found = address.find(url, token, data)
+        found = address.find_soon(url, token, data)
         return cls(found.url, found.token, **limits)
 
     # ------------------------------------------------------------------ tasks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,22 @@ def test_the_address_flag_before_environment_before_directory(tmp_path: Path, mo
     monkeypatch.setenv("HETSCHED_TOKEN", "mine")
     assert address.find() == ("http://elsewhere:2", "mine")
     assert address.find("http://flag:3", "flag") == ("http://flag:3", "flag")
+
+
+def test_a_daemon_that_is_just_starting_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`hetsched serve --data D & hetsched submit …` in one breath."""
+    monkeypatch.delenv("HETSCHED_URL", raising=False)
+    monkeypatch.delenv("HETSCHED_TOKEN", raising=False)
+    monkeypatch.setenv("HETSCHED_DATA", str(tmp_path))
+
+    def start() -> None:
+        (tmp_path / "token").write_text("local\n")
+        (tmp_path / "url").write_text("http://127.0.0.1:1\n")
+
+    timer = threading.Timer(0.2, start)
+    timer.start()
+    assert address.find_soon(None, None, None) == ("http://127.0.0.1:1", "local")
+    timer.join()
+    with pytest.raises(Unreachable, match="no daemon listens"):
+        address.find_soon(None, None, str(tmp_path / "elsewhere"), patience_s=0.1)
+    assert address.find_soon("http://flag:3", None, str(tmp_path / "elsewhere")).url == "http://flag:3"

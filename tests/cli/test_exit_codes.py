@@ -46,6 +46,7 @@ def test_a_task_that_does_not_is_1(daemon: FakeDaemon, call: Call, state: str) -
         (["cancel"], "cancel what?"),
         (["wait"], "ID"),
         (["list", "--", "x"], "nothing after --"),
+        (["list", "--limit", "-3"], "0 for all"),
         (["config", "check", "--set", "no_such.key=1"], "no_such"),
     ],
 )

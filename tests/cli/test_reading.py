@@ -112,6 +112,30 @@ def test_following_copies_the_log_of_every_attempt(daemon: FakeDaemon, call: Cal
     daemon.keys["k"] = {"id": "t1", "state": "queued", "lane": "batch"}
     said = call("submit", "--idempotency-key", "k", "--follow", "--", "x")
     assert (said.code, said.out) == (0, "line\nline\n")
+    assert said.err.count("line\n") == 2, "what it complains of is shown too, apart"
+
+
+def test_show_says_each_thing_once_and_in_peoples_words(daemon: FakeDaemon, call: Call) -> None:
+    asked = {"memory": 1 << 32, "gpu": {"count": 2.5, "memory": 20 << 30, "model": ["A100", "H100"]}, "cpu": 0.5}
+    spec = {
+        "qos": "production",
+        "kind": "batch",
+        "retries": 3,
+        "resources": asked,
+        "command": ["sh", "-c", "echo $HOME"],
+    }
+    daemon.add("t1", kind="batch", submitted_at="2026-01-31T12:00:00Z", spec=spec)
+    lines = call("show", "t1").out.splitlines()
+    assert "resources  memory=4Gi gpu=2.5 gpu_memory=20Gi gpu_model=A100, H100 cpu=0.5" in lines
+    assert "command    sh -c 'echo $HOME'" in lines
+    assert sum(line.startswith("kind") for line in lines) == 1
+
+
+def test_why_does_not_say_the_state_twice(daemon: FakeDaemon, call: Call) -> None:
+    daemon.add("t1", "queued")
+    assert call("why", "t1").out.splitlines()[0] == "t1 is queued: no_capacity"
+    daemon.add("t2", "no_capacity")
+    assert call("why", "t2").out.splitlines()[0] == "t2 is no_capacity"
 
 
 def test_queue_set_keeps_what_was_not_given(daemon: FakeDaemon, call: Call) -> None:
