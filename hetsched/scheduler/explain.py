@@ -47,7 +47,7 @@ class Explain:
         elif row.state < _core.SUCCEEDED:
             out.update(self._live(task))
         else:
-            out.update(self._ended(task))
+            out.update(self._ended(task, row))
         claim = self.books.attempts.claims.get(task)
         if claim is not None:
             out["claim"] = self.claim(task, claim)
@@ -59,6 +59,8 @@ class Explain:
         body = self.world.body(task)
         found = sorted(self._reasons(task, row, body), key=lambda reason: PRECEDENCE.index(reason[0]))
         verdict = self.core.verdict(row.shape)
+        if len(found) > 1:  # its turn is no reason beside another
+            found = [reason for reason in found if reason[0] != Waiting.WINDOW]
         code, sentence, numbers = found[0]
         return {
             "reason": code,
@@ -144,11 +146,11 @@ class Explain:
         code = self._room_code(verdict)
         nodes = sum(verdict[name] for name in RULED_OUT) + verdict["fits"]
         if code == Waiting.UNSATISFIABLE:
-            return code, f"no node of {nodes} could take it, even if it were empty", verdict
+            return code, f"none of {_nodes(nodes)} could take it, even if empty", verdict
         if code == Waiting.WINDOW:
-            return code, f"{verdict['fits']} nodes could take it; it waits for its turn", verdict
+            return code, f"{_nodes(verdict['fits'])} could take it; it waits for its turn", verdict
         parts = [f"{verdict[name]} {words}" for name, words in RULED_OUT.items() if verdict[name]]
-        return code, f"of {nodes} nodes {'; '.join(parts)}", verdict
+        return code, f"of {_nodes(nodes)}: {'; '.join(parts)}", verdict
 
     @staticmethod
     def _room_code(verdict: dict[str, int]) -> str:
@@ -186,8 +188,11 @@ class Explain:
             out["detail"] += f"; told to stop: {stopping.word}"
         return out
 
-    def _ended(self, task: int) -> dict[str, Any]:
+    def _ended(self, task: int, row: TaskRow) -> dict[str, Any]:
         past = self.books.attempts.past.get(task)
+        if not past and row.state == _core.SKIPPED:
+            links = ", ".join(f"{link.id} ({self._state_of(link.id)})" for link in self.world.body(task).after)
+            return {"reason": "never_placed", "detail": f"what it waited for did not end as it asked: {links}"}
         if not past:
             return {"reason": "never_placed", "detail": "it ended without an attempt"}
         last = past[-1]
@@ -205,3 +210,7 @@ class Explain:
             "price_device_seconds": claim.price_device_seconds,
             "proof": claim.proof,
         }
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

@@ -33,6 +33,7 @@ def test_a_failure_skips_what_needed_success_in_the_same_turn_and_wakes_the_rest
     story.wait(1)
     story.end("a", ok=False, reason="exit 1")
     assert [story.state(t) for t in ("b", "c")] == ["skipped", "skipped"]
+    assert "a (failed)" in story.scheduler.view.explain("b")["detail"]
     story.wait(1)
     assert [story.state(t) for t in ("cleanup", "anyway")] == ["running", "running"]
 
@@ -50,7 +51,9 @@ def test_a_gang_starts_as_a_whole_or_waits() -> None:
     story.submit([task(f"g{i}", gang={"id": "g", "size": 4}) for i in range(4)])
     story.wait(1)
     assert {story.state(f"g{i}") for i in range(4)} == {"queued"}
-    assert story.scheduler.view.explain("g0")["reason"] in ("gang_no_room", "no_capacity")
+    why = story.scheduler.view.explain("g0")
+    assert why["reason"] in ("gang_no_room", "no_capacity")
+    assert "window" not in [other["reason"] for other in why["secondary"]], "its turn is no reason beside another"
     story.end("seat")
     story.wait(1)
     assert {story.state(f"g{i}") for i in range(4)} == {"running"}
