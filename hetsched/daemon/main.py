@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import resource
 import sys
@@ -124,7 +125,10 @@ class Service:
         try:
             port = await listener.start(binding.host, binding.port, binding.tls)
         except OSError as error:
-            raise ConfigError(f"cannot listen on {binding.host}:{binding.port}: {error.strerror or error}") from error
+            why = error.strerror or str(error)
+            if error.errno == errno.EADDRINUSE:
+                why = "somebody listens there already; --listen HOST:PORT names another place, port 0 any free one"
+            raise ConfigError(f"cannot listen on {binding.host}:{binding.port}: {why}") from error
         return binding.url(port)
 
     async def _with_store(self, desk: Desk, listener: Listener, signals: Signals, data: DataDir, url: str) -> int:

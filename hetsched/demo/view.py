@@ -116,6 +116,10 @@ def figures(board: Board) -> str:
     waiting = " ".join(f"{name} {lanes.get(name, 0)}" for name in ("immediate", "batch", "backoff"))
     running = sum(tasks.get(state, 0) for state in ("placed", "running", "stopping"))
     kinds = " ".join(f"{k} {used.get(k, 0):g}/{n:g}" for k, n in capacity.items() if k != "memory" and n)
+    nodes = board.cluster.get("nodes", {})
+    away = nodes.get("total", 0) - nodes.get("open", 0)
+    if away:  # their capacity is not counted, what runs there is
+        kinds += f"  ({away} of {nodes['total']} nodes away)"
     return (
         f"{waiting}  held {tasks.get('held', 0)}  running {running}  ended {board.ended} of {board.submitted}  "
         f"preempted {board.events['preempted']}  {kinds}"
