@@ -6,6 +6,7 @@ command that is to run on the cluster and is never looked at.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -16,6 +17,8 @@ from collections.abc import Sequence
 from hetsched.cli.parser import Parser, Usage, nearest
 from hetsched.cli.table import GROUPS, TABLE, Command
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
 # These may also stand before the command's name.
 _GLOBAL_WITH_VALUE = ("--url", "--token", "--data", "--data-dir")
 
@@ -23,6 +26,7 @@ _GLOBAL_WITH_VALUE = ("--url", "--token", "--data", "--data-dir")
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line; the exit code of CONTRACT, section 4."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_what_is_closed()
     try:
         code = _run(words)
         sys.stdout.flush()
@@ -35,8 +39,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _reader_gone()
     except SystemExit as error:  # argparse's --help
         return error.code if isinstance(error.code, int) else 2
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            return _failed(error)
+        return _output_full(error)
     except Exception as error:
         return _failed(error)
+
+
+def _open_what_is_closed() -> None:
+    """Started with `>&-`, Python has no stdout at all; what is written there is lost then, as the caller wished."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
 
 
 def _run(words: list[str]) -> int:
@@ -128,6 +143,13 @@ def _failed(error: Exception) -> int:
         raise error
     report.explain(error)
     return exits.code_of(error)
+
+
+def _output_full(error: OSError) -> int:
+    """The answer could not be written: that is no success, and no traceback."""
+    sys.stderr.write(f"hetsched: cannot write the output: {error.strerror}\n")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 2
 
 
 def _reader_gone() -> int:

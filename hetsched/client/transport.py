@@ -29,6 +29,18 @@ _STALE = 408
 _DROPPED = (ConnectionError, TimeoutError, http.client.HTTPException)
 
 
+def _parts(url: str) -> tuple[bool, str, int | None, str]:
+    """(https, host, port, path) of an address; ConfigError where it is none."""
+    try:
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"{url!r} is no address of a daemon: {error}") from None
+    if parts.scheme not in ("http", "https") or not host or not host.isprintable() or " " in host:
+        raise ConfigError(f"{url!r} is no address of a daemon; it looks like http://HOST:PORT")
+    return parts.scheme == "https", host, port, parts.path.rstrip("/")
+
+
 class Transport:
     """`patience_s`: how long an interrupted request is tried again. `reach_s`: how long nobody listening is endured.
     `timeout_s`: silence on one exchange before it counts as dropped."""
@@ -36,12 +48,8 @@ class Transport:
     def __init__(
         self, url: str, token: str | None, *, patience_s: float = 10.0, reach_s: float = 1.0, timeout_s: float = 30.0
     ) -> None:
-        parts = urlsplit(url if "//" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"{url!r} is no address of a daemon; it looks like http://HOST:PORT")
         self.url = url
-        self._https = parts.scheme == "https"
-        self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
+        self._https, self._host, self._port, self._prefix = _parts(url)
         self._headers = {"Accept": "application/json", "User-Agent": "hetsched-client"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"

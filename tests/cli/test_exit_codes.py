@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -37,6 +39,11 @@ def test_a_task_that_does_not_is_1(daemon: FakeDaemon, call: Call, state: str) -
         (["submit"], "nothing to submit"),
         (["submit", "sleep", "5"], "after --"),
         (["list", "--url", "ftp://x"], "http://HOST:PORT"),
+        (["list", "--url", "http://["], "no address of a daemon"),
+        (["list", "--url", "http://127.0.0.1:99999"], "no address of a daemon"),
+        (["list", "--url", "http://127.0.0.1:x"], "no address of a daemon"),
+        (["list", "--url", "http://a b"], "no address of a daemon"),
+        (["list", "--url", "http://a\x00b"], "no address of a daemon"),
         (["submit", "--gang", "2", "--array", "0-1", "--", "x"], "cannot be had together"),
         (["submit", "--label", "no-equals", "--", "x"], "KEY=VALUE"),
         (["submit", "--array", "9-0", "--", "x"], "names 0 indices"),
@@ -93,3 +100,13 @@ def test_waiting_too_long_is_6(daemon: FakeDaemon, call: Call) -> None:
     daemon.add("slow", "running")
     assert call("wait", "slow", "--timeout", "0.1").code == 6
     assert call("submit", "--wait", "--timeout", "0.1", "--", "x").code == 6
+
+
+@pytest.mark.parametrize(
+    ("where", "codes"), [(">/dev/full", {2}), (">&-", {0}), ("2>&-", {0}), ("<&-", {0}), ("| true", {0})]
+)
+def test_an_output_that_takes_nothing_is_no_traceback(where: str, codes: set[int]) -> None:
+    line = f'"{sys.executable}" -m hetsched version {where}'
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=30, check=False)
+    assert ran.returncode in codes and "Traceback" not in ran.stderr, ran.stderr
+    assert "Exception ignored" not in ran.stderr, ran.stderr
