@@ -18,6 +18,7 @@ cdef enum:
     DOMAINS = 8                # topology columns of a node
     TERMS = 5                  # of a blended score, see TERM_*
     ARENA_CLASSES = 40         # blocks of 1..39 units of 8 bytes
+    AGE_CLASSES = 256          # classes of submission that are told apart: 255 x 30 s, longer than ageing lasts
 
 
 cdef struct Arena:
@@ -158,6 +159,12 @@ cdef struct BlendRecord:
     uint8_t level_top          # higher levels of set_shape_node count as this one
 
 
+cdef struct AgeClass:
+    # Tasks that were submitted close together, and age together. Owner: ageing.
+    uint64_t first_sequence
+    int64_t begun_ns           # submission of its first task
+
+
 cdef struct LaneRecord:
     # The waiting tasks of one (qos, queue, shape), best first; shape NONE: gangs of that (qos, queue). Derived. Owner: lanes.
     uint32_t shape
@@ -171,6 +178,10 @@ cdef struct LaneRecord:
     uint32_t heap_at           # where in its bucket's heap, or NONE
     uint32_t parked_at         # where in `parked_lanes`, or NONE
     uint64_t no_proof          # `changes` when a search for victims found nothing, 0 = never
+    uint64_t oldest_sequence   # since it was last empty
+    int64_t deadline_ns        # of the first since it was last empty
+    int16_t priority           # likewise
+    uint8_t is_mixed           # since then some had another priority or deadline: its order may change with time
 
 
 cdef struct QueueRecord:
@@ -255,6 +266,11 @@ cdef struct Tables:
     uint64_t frees             # derived: grows when capacity or room for somebody grew
     uint64_t rounds            # derived: calls of decide
     Buffer facts
+
+    AgeClass ages[AGE_CLASSES]     # oldest first
+    uint32_t ages_used
+    int64_t accepted_ns        # latest submission
+    int64_t age_clock_ns       # derived: up to when waiting is counted; moved on once a minute
 
     TaskRecord* tasks
     uint32_t tasks_used        # records in use at least once

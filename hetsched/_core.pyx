@@ -4,7 +4,7 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
 
   layout                                     memory, the arena of small blocks, the fact buffer, the index of ids
   accept                                     a task comes in
-  lanes, order                               who goes first
+  lanes, ageing, order                       who goes first
   fit                                        where it can go, on which devices, and what holding them means
   fragment, terms, score, rank               where it goes best
   gang, lift, victims, decide                what is done about it
@@ -33,8 +33,16 @@ cdef extern from *:
     #ifndef HETSCHED_CHECKED
     #define HETSCHED_CHECKED 0
     #endif
+    #define MINUTE_NS INT64_C(60000000000)
+    #define AGE_NEAR_NS INT64_C(10000000000)
+    #define AGE_CLASS_LEAST_NS INT64_C(30000000000)
+    #define AGE_CLASS_MOST_NS INT64_C(48000000000)
     """
     const int HETSCHED_CHECKED
+    const int64_t MINUTE_NS
+    const int64_t AGE_NEAR_NS          # submitted closer than this, ageing turns nobody round
+    const int64_t AGE_CLASS_LEAST_NS
+    const int64_t AGE_CLASS_MOST_NS    # with AGE_NEAR_NS below a minute, so that neighbours never differ by a point
 
 cdef enum:
     NONE_ = 0xFFFFFFFF
@@ -61,6 +69,7 @@ cdef enum:
     TERM_SPREAD = 3
     TERM_LOAD = 4
     STOP_PREEMPTED = 1         # the one reason code that the core gives by itself
+    AGE_MOST = 100             # points of priority
 
 NONE = 0xFFFFFFFF
 NEVER_NS = INT64_MAX
@@ -84,6 +93,7 @@ TaskRow = namedtuple("TaskRow", "key state flags qos queue shape template priori
 
 include "_core/layout.pxi"
 include "_core/lanes.pxi"
+include "_core/ageing.pxi"
 include "_core/order.pxi"
 include "_core/fit.pxi"
 include "_core/fragment.pxi"

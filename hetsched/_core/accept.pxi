@@ -70,6 +70,7 @@ cdef int add_task(Tables* t, TaskRecord* blank, bytes key, uint32_t* slot) excep
     memcpy(task, blank, sizeof(TaskRecord))
     task.key = ref
     task.sequence = t.next_sequence
+    note_age(t, task.sequence, task.submitted_ns)
     t.next_sequence += 1
     index_put(t.index, t.index_size, <uint64_t> hashed << 32 | (new + 1))
     t.tasks_count += 1

@@ -8,6 +8,7 @@ cdef int64_t decide_levels(Tables* t, int levels, bint preempt, int lane) except
     cdef int qos
     cdef uint8_t code
     t.rounds += 1
+    age_lanes(t)
     unpark(t)
     for qos in range(LEVELS):
         if (levels >> qos) & 1:

@@ -24,11 +24,16 @@ cdef inline bint is_waiting(TaskRecord* task) noexcept nogil:
 
 
 cdef inline bint goes_before(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
-    """Order within one qos level: priority, deadline, submission."""
+    """Order within one qos level: priority and age, deadline, submission. Of equal rank the older has the greater age."""
     cdef TaskRecord* a = &t.tasks[one]
     cdef TaskRecord* b = &t.tasks[other]
-    if a.priority != b.priority:
-        return a.priority > b.priority
+    cdef int64_t lifted_a, lifted_b
+    if a.priority == b.priority and a.deadline_ns == b.deadline_ns:
+        return a.sequence < b.sequence
+    lifted_a = lifted_priority(t, a)
+    lifted_b = lifted_priority(t, b)
+    if lifted_a != lifted_b:
+        return lifted_a > lifted_b
     if a.deadline_ns != b.deadline_ns:
         return a.deadline_ns < b.deadline_ns
     return a.sequence < b.sequence
@@ -88,7 +93,20 @@ cdef void run_trim(Tables* t, LaneRecord* lane) noexcept nogil:
         lane.run.size = kept
 
 
+cdef inline void note_rank(LaneRecord* lane, TaskRecord* task) noexcept nogil:
+    """What the lane knows of the ranks in it, so that time is spent only where they differ."""
+    if lane.run.size == 0 and lane.heap.size == 0:
+        lane.priority = task.priority
+        lane.deadline_ns = task.deadline_ns
+        lane.oldest_sequence = task.sequence
+        lane.is_mixed = False
+        return
+    lane.is_mixed |= task.priority != lane.priority or task.deadline_ns != lane.deadline_ns
+    lane.oldest_sequence = min(lane.oldest_sequence, task.sequence)
+
+
 cdef int lane_push(Tables* t, LaneRecord* lane, uint32_t task) except -1 nogil:
+    note_rank(lane, &t.tasks[task])
     if lane.run.size == 0 or goes_before(t, lane.run.at[lane.run.size - 1], task):
         push(&lane.run, task)
         t.tasks[task].place = AT_RUN | (lane.run.size - 1)

@@ -61,6 +61,7 @@ cdef int rebuild(Tables* t) except -1:
     """Everything derived, from the records."""
     cdef uint32_t at
     cdef int part
+    t.age_clock_ns = t.now_ns
     for at in range(t.shapes_used):
         t.shapes[at].pending = 0
         t.shapes[at].column = NONE_

@@ -6,7 +6,7 @@
 # Format: magic, then sections of (length 8, bytes) in the order of SECTIONS below, crc32 of all that at the end. The first section says
 # the size of every record, so that a build with another layout refuses instead of misreading.
 
-MAGIC = b"hetcore1"
+MAGIC = b"hetcore2"
 
 
 cdef bytes raw(const void* data, size_t size):
@@ -28,6 +28,9 @@ cdef struct Scalars:
     uint32_t mix[MIX_SHAPES]
     uint32_t key_free[ARENA_CLASSES]
     uint32_t piece_free[ARENA_CLASSES]
+    AgeClass ages[AGE_CLASSES]
+    int64_t accepted_ns
+    uint32_t ages_used
 
 
 cdef void read_scalars(Tables* t, Scalars* scalars) noexcept nogil:
@@ -41,6 +44,8 @@ cdef void read_scalars(Tables* t, Scalars* scalars) noexcept nogil:
     scalars.nodes_free, scalars.gangs_free = t.nodes_free, t.gangs_free
     memcpy(scalars.key_free, t.keys.free_first, sizeof(scalars.key_free))
     memcpy(scalars.piece_free, t.pieces.free_first, sizeof(scalars.piece_free))
+    memcpy(scalars.ages, t.ages, t.ages_used * sizeof(AgeClass))
+    scalars.ages_used, scalars.accepted_ns = t.ages_used, t.accepted_ns
 
 
 cdef void write_scalars(Tables* t, const Scalars* scalars) noexcept:
@@ -53,6 +58,8 @@ cdef void write_scalars(Tables* t, const Scalars* scalars) noexcept:
     t.nodes_free, t.gangs_free = scalars.nodes_free, scalars.gangs_free
     memcpy(t.keys.free_first, scalars.key_free, sizeof(scalars.key_free))
     memcpy(t.pieces.free_first, scalars.piece_free, sizeof(scalars.piece_free))
+    memcpy(t.ages, scalars.ages, sizeof(scalars.ages))
+    t.ages_used, t.accepted_ns = scalars.ages_used, scalars.accepted_ns
 
 
 cdef class Whole(Questions):

@@ -297,7 +297,38 @@ def judge_rest(snapshot: Snapshot, levels: int, evicts: bool) -> None:
                 ), f"task {task} stops nobody and could"
 
 
-def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> None:
+def surely_ahead(one: _core.TaskRow, other: _core.TaskRow, now_ns: int) -> bool:
+    """`one` goes before `other` however ageing is counted: a point a minute from the submission or at most 48 s before it, at most
+    100, read at most a minute ago; and not at all between tasks submitted less than 10 s apart."""
+    if one.submitted_ns == other.submitted_ns:
+        mine = (-one.priority, one.deadline_ns, one.sequence)
+        return mine < (-other.priority, other.deadline_ns, other.sequence)
+    if abs(one.submitted_ns - other.submitted_ns) < 10 * 10**9:
+        return one.priority > other.priority
+    least = one.priority * 60 + min(6000, (now_ns - one.submitted_ns) / 1e9 - 60)
+    most = other.priority * 60 + min(6000, (now_ns - other.submitted_ns) / 1e9 + 48)
+    return least > most
+
+
+def judge_order(snapshot: Snapshot, now_ns: int) -> None:
+    """Of two tasks of one queue, level and shape the one that surely goes first does not wait while the other was placed."""
+    single = [
+        task
+        for task, row in snapshot.rows.items()
+        if row.gang == _core.NONE and row.state == _core.QUEUED and not row.flags & _core.CLAIMING
+    ]
+    placed = [task for task in single if snapshot.state[task] == _core.PLACED]
+    for task in single:
+        row = snapshot.rows[task]
+        if snapshot.state[task] != _core.QUEUED or task in snapshot.holdings:
+            continue
+        for other in placed:
+            there = snapshot.rows[other]
+            if (row.queue, row.qos, row.shape) == (there.queue, there.qos, there.shape):
+                assert not surely_ahead(row, there, now_ns), f"task {other} was placed, task {task} goes before it"
+
+
+def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool, now_ns: int = 0) -> None:
     """One decide(): every placement and claim in turn, then that nobody who fits was left."""
     begun: dict[int, int] = {}
     for fact in facts:
@@ -323,6 +354,7 @@ def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> N
         else:
             raise AssertionError(f"decide() wrote {fact}")
     judge_gangs(snapshot, begun)
+    judge_order(snapshot, now_ns)
     judge_rest(snapshot, levels, evicts)
 
 

@@ -214,7 +214,9 @@ class Chaos:
         levels = self.random.choice((ALL, ALL, 1, 14))
         evicts = self.random.random() < 0.8
         self.core.decide(levels, evicts)
-        rules.judge(before, self.world.facts(), levels, evicts and self.world.options["blast_radius"] == 0)
+        rules.judge(
+            before, self.world.facts(), levels, evicts and self.world.options["blast_radius"] == 0, self.world.now_ns
+        )
 
     def step(self) -> None:
         happenings = (
@@ -242,7 +244,8 @@ class Chaos:
         )
         self.random.choice(happenings)()
         if self.random.random() < 0.3:
-            self.world.tick(self.random.randint(1, 5) * 10**9)
+            long = self.random.random() < 0.1
+            self.world.tick(self.random.randint(1, 4000 if long else 5) * 10**9)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,0 +1,97 @@
+# Waiting lifts: one point of priority a minute, at most AGE_MOST, never across qos.
+#
+# Promises: two tasks submitted less than AGE_NEAR apart keep the order of priority and deadline that they would have without ageing,
+# except where a stream without a pause of AGE_NEAR has to be cut (then their deadlines, never their priorities, may give way).
+#
+# How: submissions are gathered into classes of 30 to 48 s that begin with a submission and end at a pause where there is one. Age counts
+# from the beginning of the class, so who came together ages together. Priority in points plus age in minutes does not change its order
+# with time, as both sides age alike; only the bound does. So lanes stay sorted while time passes, and once a minute (`clock_ns`) those
+# that hold tasks of different rank, some older than the bound, are sorted again.
+#
+# Why not whole minutes: two tasks a second apart would differ by a point every other time.
+
+cdef inline int64_t begun_of(Tables* t, uint64_t sequence) noexcept nogil:
+    """When the class of this submission began; long ago for those older than the table, which are all beyond the bound."""
+    cdef uint32_t low = 0
+    cdef uint32_t high = t.ages_used
+    cdef uint32_t middle
+    while low < high:
+        middle = (low + high) >> 1
+        if t.ages[middle].first_sequence <= sequence:
+            low = middle + 1
+        else:
+            high = middle
+    return t.ages[low - 1].begun_ns if low > 0 else -(<int64_t> 1 << 62)
+
+
+cdef inline bint is_aged_out(Tables* t, uint64_t sequence) noexcept nogil:
+    """It has all the lift that it can get."""
+    return t.age_clock_ns - begun_of(t, sequence) >= AGE_MOST * MINUTE_NS
+
+
+cdef inline int64_t lifted_priority(Tables* t, TaskRecord* task) noexcept nogil:
+    """Priority and age together, in nanoseconds: a point is a minute."""
+    return task.priority * MINUTE_NS + min(AGE_MOST * MINUTE_NS, t.age_clock_ns - begun_of(t, task.sequence))
+
+
+cdef void note_age(Tables* t, uint64_t sequence, int64_t submitted_ns) noexcept nogil:
+    """A submission: into the last class, or the first of a new one."""
+    cdef int64_t since
+    if t.ages_used > 0:
+        since = submitted_ns - t.ages[t.ages_used - 1].begun_ns
+        if since <= AGE_CLASS_LEAST_NS or (since <= AGE_CLASS_MOST_NS and submitted_ns - t.accepted_ns <= AGE_NEAR_NS):
+            t.accepted_ns = max(t.accepted_ns, submitted_ns)
+            return
+    if t.ages_used == AGE_CLASSES:
+        t.ages_used -= 1
+        memmove(&t.ages[0], &t.ages[1], t.ages_used * sizeof(AgeClass))
+    t.ages[t.ages_used].first_sequence = sequence
+    t.ages[t.ages_used].begun_ns = submitted_ns
+    t.ages_used += 1
+    t.accepted_ns = submitted_ns
+
+
+# ---------------------------------------------------------------- once a minute
+
+cdef int sort_lane(Tables* t, LaneRecord* lane) except -1 nogil:
+    """All its tasks into the heap, in the order of now."""
+    cdef uint32_t at
+    cdef int64_t place
+    for at in range(lane.run_head, lane.run.size):
+        if lane.run.at[at] != NONE_:
+            push(&lane.heap, lane.run.at[at])
+    lane.run.size = 0
+    lane.run_head = 0
+    lane.run_live = 0
+    for at in range(lane.heap.size):
+        t.tasks[lane.heap.at[at]].place = AT_HEAP | at
+    for place in range(<int64_t> lane.heap.size - 1, -1, -1):
+        heap_down(t, lane, <uint32_t> place, lane.heap.at[place])
+    return 0
+
+
+cdef void sort_bucket(Tables* t, Slots* bucket) noexcept nogil:
+    cdef uint32_t size = bucket.size
+    for bucket.size in range(1, size + 1):
+        bucket_sift(t, bucket, bucket.size - 1)
+    bucket.size = size
+
+
+cdef int age_lanes(Tables* t) except -1 nogil:
+    """Let a minute or more pass. Only who reached the bound moves against the others."""
+    cdef uint32_t at
+    cdef int qos
+    cdef bint any = False
+    if t.age_clock_ns > 0 and t.now_ns - t.age_clock_ns < MINUTE_NS:
+        return 0
+    t.age_clock_ns = t.now_ns
+    for at in range(t.lanes_used):
+        if lane_head(t, &t.lanes[at]) != NONE_ and is_aged_out(t, t.lanes[at].oldest_sequence):
+            any = True
+            if t.lanes[at].is_mixed:
+                sort_lane(t, &t.lanes[at])
+    if any:
+        for at in range(t.queues_used):
+            for qos in range(LEVELS):
+                sort_bucket(t, &t.queues[at].bucket[qos])
+    return 0

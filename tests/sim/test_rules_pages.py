@@ -1,0 +1,28 @@
+"""The examples of `docs/rules/`: each page's scenario is run, and what the page says happened did happen."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.sim.worlds import Run
+
+PAGES = sorted((Path(__file__).parents[2] / "docs" / "rules").glob("*.md"))
+EXAMPLE = re.compile(r"```yaml\n(.*?)```.*?```text\n(.*?)```", re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_example_of_a_page_happens(page: Path, tmp_path: Path) -> None:
+    text = page.read_text()
+    assert text.count("\n") <= 60, "a page is at most a screen"
+    examples = EXAMPLE.findall(text)
+    assert examples
+    for scenario, said in examples:
+        run = Run(tmp_path, scenario)
+        assert run.code == 0
+        happened = {(event["t"], event["event"], event.get("task")) for event in run.events}
+        for line in said.splitlines():
+            at, event, task = line.split()
+            assert (float(at), event, task) in happened, line
