@@ -32,9 +32,11 @@ class Address:
     def _read(self, name: str, what: str) -> str:
         path = self._data_dir / name
         try:
-            text = path.read_text().strip()
+            text = path.read_text(encoding="utf-8", errors="replace").strip()
         except OSError as error:
             raise Parted(f"{what} is not told, and {path} cannot be read: {error.strerror}") from None
         if not text:
             raise Parted(f"{what} is not told, and {path} is empty")
+        if not text.isascii() or not text.isprintable():
+            raise Parted(f"{what} is not told, and {path} holds something else")
         return text

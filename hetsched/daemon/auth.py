@@ -113,7 +113,7 @@ def _hash(secret: str) -> str:
 def _secret_file(path: Path) -> str:
     """The secret in the file; a new one is written first if there is none. Whole or not at all, readable by its owner only."""
     try:
-        secret = path.read_text().strip()
+        secret = path.read_text(encoding="ascii", errors="replace").strip()
     except FileNotFoundError:
         secret = secrets.token_urlsafe(32)
         part = path.with_name(path.name + ".new")
@@ -125,7 +125,7 @@ def _secret_file(path: Path) -> str:
             os.fsync(file.fileno())
         part.rename(path)
         return secret
-    if len(secret) < 16:
+    if len(secret) < 16 or not (secret.isascii() and secret.isprintable()) or " " in secret:
         raise ConfigError(f"{path} holds no usable token; remove it and a new one is made at the next start")
     if path.stat().st_mode & 0o077:
         raise ConfigError(f"{path} is readable by others; run: chmod 600 {path}")

@@ -241,3 +241,11 @@ async def test_an_idle_agent_costs_next_to_nothing(
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xe3\xff" * 20, b"two\nlines", b"\x00\x01"], ids=ascii)
+def test_a_file_that_holds_no_token_is_told_and_looked_at_again(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "url").write_text("http://127.0.0.1:1\n")
+    (tmp_path / "agent-token").write_bytes(content)
+    with pytest.raises(Parted, match="agent-token"):
+        Address(tmp_path, None, None).find()

@@ -77,3 +77,14 @@ def test_a_token_that_others_can_read_is_refused_with_the_command_that_mends_it(
     (data_dir / "token").chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
         load_tokens(data_dir)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"short", b"\xe3" * 40, b"two words " * 4, b"line\nline\n" * 5, b"\x00" * 40], ids=ascii
+)
+def test_a_token_file_that_holds_no_token_is_named_with_the_way_out(data_dir: Path, content: bytes) -> None:
+    path = data_dir / "token"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="remove it and a new one"):
+        load_tokens(data_dir)
