@@ -101,13 +101,11 @@ def _indices(text: str) -> list[int]:
 def _submit(options: argparse.Namespace) -> int:
     _directory_in_data(options)
     body = body_of(options)
-    if options.follow and not (options.argv or options.file):
-        raise Usage("--follow: there is nothing to follow without a command")
+    if options.follow:
+        _may_be_followed(options, body)
     client = client_of(options)
     answer = client.submit(body, key=options.idempotency_key)
     ids = ids_of(answer)
-    if options.follow and len(ids) != 1:
-        raise Usage(f"--follow takes one task, these are {len(ids)}; see hetsched logs -f ID")
     if not options.json:
         _tell(ids, answer, follow=options.follow)
     refused = _refusals(answer)
@@ -115,6 +113,8 @@ def _submit(options: argparse.Namespace) -> int:
         if options.json:
             emit_json(answer)
         return exits.REFUSED if refused else exits.OK
+    if not ids:
+        return exits.REFUSED
     waiting = follow_to_end if options.follow else wait_for
     tasks = waiting(client, ids, options.timeout)
     if options.json:
@@ -123,9 +123,29 @@ def _submit(options: argparse.Namespace) -> int:
     return exits.TASK_FAILED if failed else exits.REFUSED if refused else exits.OK
 
 
+def _may_be_followed(options: argparse.Namespace, body: Any) -> None:
+    """Asked before anything is submitted."""
+    if not (options.argv or options.file):
+        raise Usage("--follow: there is nothing to follow without a command")
+    count = _count(body)
+    if count != 1:
+        raise Usage(f"--follow takes one task, these are {count}; submit them without, then hetsched logs -f ID")
+
+
+def _count(body: Any) -> int:
+    """Tasks in a body of any form; 1 for what only the daemon can judge."""
+    if isinstance(body, list):
+        return sum(map(_count, body))
+    if isinstance(body, dict) and isinstance(body.get("tasks"), list):
+        return len(body["tasks"])
+    if isinstance(body, dict) and "template" in body and isinstance(body.get("count"), int):
+        return int(body["count"])
+    return 1
+
+
 def _tell(ids: list[str], answer: dict[str, Any], *, follow: bool) -> None:
     if follow:
-        note(f"submitted {ids[0]}")  # stdout belongs to the task
+        note(f"submitted {' '.join(ids)}" if ids else "nothing was submitted")  # stdout belongs to the task
         return
     for task_id in ids:
         emit(task_id)

@@ -20,6 +20,10 @@ def read(name: str) -> Any:
     text = _text(name)
     if not text.strip():
         raise Usage(f"{name} holds no task")
+    if text.startswith("#!"):
+        raise Usage(
+            f"{name} is a script, not a description of tasks: hetsched submit [options] -- /bin/sh PATH-ON-THE-NODE"
+        )
     try:
         return _parse(name, text)
     except ValueError as error:

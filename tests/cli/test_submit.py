@@ -135,3 +135,19 @@ def test_a_path_in_data_is_the_daemons_directory(
     assert call("--data", str(tmp_path), "list").code == 0
     monkeypatch.setenv("HETSCHED_DATA", str(tmp_path))
     assert call("list").code == 0
+
+
+def test_what_cannot_be_followed_is_not_submitted_first(daemon: FakeDaemon, call: Call, tmp_path: Path) -> None:
+    two = tmp_path / "two.yaml"
+    two.write_text("- {id: a, command: [x]}\n- {template: {command: [x]}, count: 3}\n")
+    for words in (["--array", "0-3", "--", "x"], ["--gang", "2", "--", "x"], [str(two)]):
+        said = call("submit", "--follow", *words)
+        assert said.code == 2 and "takes one task, these are" in said.err
+    assert daemon.asked == []
+
+
+def test_a_script_is_not_taken_for_a_description(daemon: FakeDaemon, call: Call, tmp_path: Path) -> None:
+    job = tmp_path / "job.sh"
+    job.write_text("#!/bin/sh\n#SBATCH --gres=gpu:1\ntrue\n")
+    said = call("submit", str(job))
+    assert said.code == 2 and "is a script" in said.err
