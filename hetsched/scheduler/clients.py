@@ -43,7 +43,7 @@ class Clients:
 
     def _one_cancelled(self, ident: str, done: dict[str, list[str]]) -> Any:
         if done["unknown"]:
-            return NotFound(f"no task {ident}")
+            return self.world.unknown(ident)
         if done["already_ended"]:
             return Conflict(f"task {ident} has ended already ({self._state(self._find(ident))})")
         return done
@@ -82,7 +82,7 @@ class Clients:
 
     def _finish_fault(self, task: int, asked: Finish) -> Problem | Conflict | NotFound | None:
         if task == NONE:
-            return NotFound(f"no task {asked.task}")
+            return self.world.unknown(asked.task)
         if self.world.body(task).command is not None:
             return Conflict(f"task {asked.task} has a command: its process says when it ends")
         row = self.world.core.task(task)
@@ -97,7 +97,7 @@ class Clients:
     def on_operate(self, asked: Operate) -> None:
         task = self._find(asked.task)
         if task == NONE:
-            self.world.refuse(asked, NotFound(f"no task {asked.task}"))
+            self.world.refuse(asked, self.world.unknown(asked.task))
             return
         fault = getattr(self, f"_{asked.verb}")(task, asked)
         if fault is not None:

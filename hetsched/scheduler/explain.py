@@ -137,7 +137,8 @@ class Explain:
                 has = used[self.books.queues.resource(resource)]
                 if ask.get(resource) and has + ask[resource] > most:
                     numbers = {"queue": name, "resource": resource, "limit": most, "used": has, "asked": ask[resource]}
-                    sentence = f"queue {name} may use {most} of {resource} (in thousandths or bytes) and uses {has}"
+                    limit_is, uses, asks = (_amount(resource, n) for n in (most, has, ask[resource]))
+                    sentence = f"queue {name} may use {limit_is} of {resource}, uses {uses}, and this asks for {asks}"
                     yield Waiting.QUEUE_LIMIT, sentence, numbers
 
     def _room(self, row: TaskRow, body: Task) -> Found:
@@ -210,6 +211,10 @@ class Explain:
             "price_device_seconds": claim.price_device_seconds,
             "proof": claim.proof,
         }
+
+
+def _amount(resource: str, number: int) -> str:
+    return f"{number} bytes" if resource == "memory" else f"{number / 1000:g}"
 
 
 def _nodes(count: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from hetsched import _core
 from hetsched._core import NEVER_NS, NONE, TaskRow
-from hetsched.errors import NotFound, Problem
+from hetsched.errors import Problem
 from hetsched.model import Qos, State, task_to_json
 from hetsched.scheduler.books import QOS_OF_LEVEL
 from hetsched.scheduler.explain import Explain
@@ -38,7 +38,7 @@ class View(ClusterView):
         """Slot of the task. Raises NotFound."""
         task = self.core.find(ident.encode())
         if task == NONE:
-            raise NotFound(f"no task {ident}")
+            raise self.world.unknown(ident)
         return task
 
     def task(self, ident: str) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hetsched import wire
-from hetsched._core import Core
-from hetsched.errors import HetschedError
+from hetsched._core import NONE, Core
+from hetsched.errors import HetschedError, NotFound
 from hetsched.model import Task
 from hetsched.scheduler import words
 from hetsched.scheduler.books import Books
@@ -128,6 +128,13 @@ class World:
         self.order(node, wire.Settled(session=self.session(node), task=task_id, attempt=attempt))
 
     # -- small questions
+
+    def unknown(self, ident: str) -> NotFound:
+        """That there is no such task; who names a whole array is told how its tasks are called."""
+        is_array = self.core.find(f"{ident}-0".encode()) != NONE
+        return NotFound(
+            f"no task {ident}" + (f": that is an array, its tasks are {ident}-0 and so on" if is_array else "")
+        )
 
     def body(self, task: int) -> Task:
         """The task's body (without id, deadline and priority)."""

@@ -33,6 +33,12 @@ def test_what_is_not_there_is_a_404(daemon: DaemonProcess, method: str, path: st
     assert daemon.call(method, path, body).problem()["status"] == 404
 
 
+def test_who_names_a_whole_array_is_told_how_its_tasks_are_called(daemon: DaemonProcess) -> None:
+    daemon.submit({"template": {"id": "sweep", **SMALL}, "count": 2})
+    for method in ("GET", "DELETE"):
+        assert "sweep-0" in str(daemon.call(method, "/v1/tasks/sweep").problem()["detail"])
+
+
 def test_a_waiting_task_is_cancelled_once(daemon: DaemonProcess) -> None:
     daemon.submit({"id": "c1", **SMALL})
     answer = daemon.call("DELETE", "/v1/tasks/c1")

@@ -131,6 +131,7 @@ def test_a_queue_stays_below_its_limit_and_says_so() -> None:
     assert [story.state(t) for t in "abc"] == ["running", "queued", "running"]
     why = story.scheduler.view.explain("b")
     assert why["reason"] == "queue_limit" and why["numbers"]["queue"] == "team"
+    assert why["detail"] == "queue team may use 2 of cpu, uses 2, and this asks for 1"
     story.end("a")
     story.wait(1)
     assert story.state("b") == "running"
