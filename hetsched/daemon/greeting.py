@@ -14,9 +14,12 @@ import msgspec
 from hetsched import wire
 from hetsched.errors import Problem
 from hetsched.model import HEALTH, DeviceSpec, NodeSpec, parse_node
+from hetsched.quantity import LARGEST
 
 DEVICE_ID = re.compile(r"[a-z][a-z0-9_-]*-[0-9]{1,6}")
 ATTEMPT_STATES = ("prepared", "running", "ended")
+LONGEST_WORD = 256
+"""Of names that a machine has for itself."""
 LONGEST_TEXT = 500
 """Of reasons, which go into the journal and into answers."""
 
@@ -41,7 +44,7 @@ def fault_of(hello: wire.Hello) -> str:
         return f"its node makes no sense: {faults or problem.detail}"
     except ProtocolFault as fault:
         return str(fault)
-    return _fault_of_ids(hello.node)
+    return _fault_of_words(hello.node) or _fault_of_ids(hello.node)
 
 
 def check_attempt(task: str, attempt: int) -> None:
@@ -62,6 +65,18 @@ def check_readings(readings: tuple[wire.DeviceReading, ...]) -> None:
 def short(text: str) -> str:
     """A reason that may be kept."""
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+
+
+def _fault_of_words(node: NodeSpec) -> str:
+    """What files do not say, or say in other units, and so their reader has not judged."""
+    if node.cpu_milli > LARGEST:
+        return f"its node makes no sense: /cpu must be at most {LARGEST} millicores"
+    words = [node.boot_id]
+    for device in node.devices:
+        words += [word for word in (device.uuid, device.pci, device.vendor, *device.paths) if word is not None]
+    if any(len(word) > LONGEST_WORD for word in words):
+        return f"its node makes no sense: a boot id, or a device's uuid, address, vendor or path has over {LONGEST_WORD} characters"
+    return ""
 
 
 def _fault_of_ids(node: NodeSpec) -> str:
