@@ -50,6 +50,8 @@ class Due:
     def _repair(self, gang: Subject) -> None:
         """It was not made whole in time: requeue it as a whole."""
         known = self.world.books.gangs.by_name.get(str(gang))
-        for member in sorted(known.members) if known is not None else ():
+        if known is None or not self.world.books.gangs.is_short(known):
+            return
+        for member in sorted(known.members):
             if self._state(member) in (_core.PLACED, _core.RUNNING):
                 self.world.core.stop(member, Reason.GANG)

@@ -57,7 +57,7 @@ class Follow:
         self.world.timers.clear(Timer.CLAIM, task)
         self.world.order_start(task)
         gang = self._gang_of(task)
-        if gang is not None and not self._is_short(gang):
+        if gang is not None and not self.books.gangs.is_short(gang):
             self.world.timers.clear(Timer.REPAIR, gang.name)
 
     def _started(self, task: int, number: int) -> None:
@@ -125,7 +125,7 @@ class Follow:
         if body.on_deadline == "expire" and row.attempt and row.deadline_ns != _core.NEVER_NS:
             self.world.timers.set(Timer.DEADLINE, task, row.deadline_ns)
         gang = self._gang_of(task)
-        if gang is not None and self._is_short(gang) and self.world.timers.when(Timer.REPAIR, gang.name) is None:
+        if gang is not None and self.books.gangs.is_short(gang) and self.world.timers.when(Timer.REPAIR, gang.name) is None:
             self.world.timers.set(
                 Timer.REPAIR, gang.name, self.world.now_ns + round(self.world.config.gang.repair * 1e9)
             )
@@ -165,12 +165,6 @@ class Follow:
 
     def _gang_of(self, task: int) -> Gang | None:
         return self.books.gangs.of(self.world.core.task(task).gang)
-
-    def _is_short(self, gang: Gang) -> bool:
-        """Some members live, too few to be of use (those that succeeded count as present)."""
-        states = [self.world.core.task(member).state for member in gang.members]
-        alive = sum(state in (_core.PLACED, _core.RUNNING) for state in states)
-        return 0 < alive and alive + states.count(_core.SUCCEEDED) < gang.min_size
 
     def _gang_member_ended(self, gang: Gang, state: int) -> None:
         """A member that failed for good cancels the gang; so does the loss of more members than it can spare."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from hetsched import _core
 from hetsched._core import NONE, Core
 from hetsched.model import Task
 from hetsched.scheduler.cluster import Cluster
@@ -78,6 +79,12 @@ class Gangs:
     def of(self, slot: int) -> Gang | None:
         """Gang by the core's slot; None for NONE."""
         return self.by_slot.get(slot)
+
+    def is_short(self, gang: Gang) -> bool:
+        """Some members live, too few to be of use (those that succeeded count as present)."""
+        states = [self._core.task(member).state for member in gang.members]
+        alive = sum(state in (_core.PLACED, _core.RUNNING) for state in states)
+        return 0 < alive and alive + states.count(_core.SUCCEEDED) < gang.min_size
 
     def forget(self, gang: Gang, task: int) -> None:
         """A member left the table; the gang goes with the last one."""

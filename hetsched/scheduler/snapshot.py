@@ -20,7 +20,7 @@ from hetsched.scheduler.attempts import SavedAttempts
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.cluster import Node
 from hetsched.scheduler.gangs import Gang
-from hetsched.scheduler.lifecycle import LIVE_MASK, WAITING_MASK, states_mask
+from hetsched.scheduler.lifecycle import WAITING_MASK, states_mask
 from hetsched.scheduler.templates import ShapeKey, Template
 from hetsched.scheduler.timers import Timer
 
@@ -160,7 +160,8 @@ def rebuild(world: World) -> None:
 
 
 def _watch_gangs(world: World) -> None:
-    for task in world.core.page(0, EVERYTHING, LIVE_MASK):
-        gang = world.books.gangs.of(world.core.task(task).gang)
-        if gang is not None:
-            world.timers.set(Timer.REPAIR, gang.name, world.now_ns + round(world.config.gang.repair * 1e9))
+    """Those that lack members have the whole time again to be made whole: when they lost them is not in the state."""
+    until_ns = world.books.now_ns + round(world.config.gang.repair * 1e9)
+    for gang in world.books.gangs.by_name.values():
+        if world.books.gangs.is_short(gang):
+            world.timers.set(Timer.REPAIR, gang.name, until_ns)

@@ -92,3 +92,24 @@ def test_events_keep_counting_after_a_restart() -> None:
     story.scheduler = story.replayed()
     story.submit(task("b"))
     assert story.events[before].seq == story.events[before - 1].seq + 1
+
+
+def test_a_whole_gang_runs_on_through_a_restart() -> None:
+    story = Story([node("a", cpu=4), node("b", cpu=4)])
+    story.submit({"template": task("g", cpu=4, gang={"id": "g", "size": 2}), "count": 2})
+    story.wait(1)
+    again = story.replayed()
+    turn = again.step([], story.now_ns)
+    assert not turn.facts and not turn.orders
+    assert again.wake_ns() is None
+
+
+def test_a_gang_that_lacks_members_has_the_time_of_a_repair_after_a_restart() -> None:
+    story = Story([node("a", cpu=4), node("b", cpu=4)])
+    story.submit({"template": task("g", cpu=4, gang={"id": "g", "size": 2}), "count": 2})
+    story.wait(1)
+    story.step(m.NodeLost(node="a"))
+    again = story.replayed()
+    assert again.step([], story.now_ns + 59 * 10**9).orders == []
+    stops = again.step([], story.now_ns + 60 * 10**9).orders
+    assert [order.node for order in stops] == ["b"]
