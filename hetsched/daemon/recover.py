@@ -21,7 +21,7 @@ async def recover(config: Config, store: Store) -> tuple[Scheduler, Opened]:
     try:
         scheduler = Scheduler.restore(config, opened.snapshot, epoch=opened.epoch)
     except ValueError as error:
-        raise JournalCorrupt("snapshot", 0, str(error)) from error
+        raise JournalCorrupt("snapshot", 0, f"{error}; the hetsched that wrote it reads it") from error
     number = 0
     async for facts in opened.frames:
         number += 1
