@@ -140,6 +140,7 @@ cdef struct ShapeRecord:
     uint8_t level_top          # highest level told (1 if none)
     uint8_t model_top          # longest list of models, at most 16
     uint16_t device_count      # devices asked in all
+    uint8_t level_low          # lowest level above 0 of any node
     int64_t device_milli       # share asked in all
     uint8_t* levels            # a byte a node slot, NULL = 1 everywhere
     uint32_t levels_size       # bytes
@@ -220,11 +221,20 @@ cdef struct ClassView:
     uint64_t stamp             # `views` when it was computed; older ones are void
     int32_t count              # devices picked, -1 if they do not suffice
     int32_t worst              # worst position in the model list
+    int32_t loss               # price: tenths of a milli that the pieces take off what the devices are worth
     int32_t free_after         # pack, spread: sum over the kinds asked of the mean free milli a device once they are taken
     uint8_t has_lost
     uint32_t pieces[MAX_PIECES]
     int32_t lost[MIX_SHAPES]   # by class of the mix: milli it cannot use after these pieces are taken, if cpu and memory suffice for it
     int32_t lost_all[MIX_SHAPES]   # the same if they do not: all that is free of its kinds
+
+
+cdef struct PriceRecord:
+    # What free devices of one kind are worth under what is asked. Derived (policy/price.py computes it anew). Owner: set_prices.
+    int16_t value[1001]        # by free share, milli of a device
+    int16_t premium[64]        # by model: how much it is wanted by name, thousandths
+    int64_t cpu_rate           # milli of a device that go with a millicore, x 2^20
+    int64_t memory_rate        # milli of a device that go with a MiB, x 2^20
 
 
 cdef struct TrialRecord:
@@ -253,6 +263,9 @@ cdef struct Plan:
     uint32_t count             # devices of the preemptor
     uint32_t pieces[MAX_PIECES]
     Slots victims              # tasks
+
+
+cdef struct FgdTables
 
 
 cdef struct Tables:
@@ -299,6 +312,8 @@ cdef struct Tables:
     uint32_t nodes_free
     uint32_t nodes_count
     uint32_t nodes_bare        # derived: present nodes without devices
+    int64_t most_cpu           # derived: millicores of the largest node known so far
+    int64_t most_milli         # derived: device milli of the largest
     DeviceRecord* devices
     uint32_t devices_used
     uint32_t devices_capacity
@@ -326,6 +341,9 @@ cdef struct Tables:
     uint8_t mix_class[MIX_SHAPES]   # derived: index into mix_first
     uint32_t mix_first[MIX_SHAPES]  # derived: the first shape of each class in the mix
     uint32_t mix_classes            # derived
+    PriceRecord* prices        # by kind; see price
+    uint64_t asked             # derived: device tasks accepted, those before a load by popularity
+    FgdTables* fgd             # derived: NULL before the preset is fgd; see published
     int64_t mix_since          # device tasks accepted since
     int64_t mix_every          # after how many it is taken again
 

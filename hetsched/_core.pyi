@@ -8,7 +8,7 @@ packed record to the fact buffer. `take_facts` hands the buffer out; `apply` rep
 Doors without "fact" are driven by word facts that the scheduler writes (`words`) and replays itself.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 NONE: Final[int]  # 0xFFFFFFFF, "no slot"
@@ -43,6 +43,13 @@ POLICY_PACK: Final[int]
 POLICY_SPREAD: Final[int]
 POLICY_FIRST_FIT: Final[int]
 TERM_NAMES: Final[tuple[str, ...]]  # of the weights of set_shape_scores, in order: told, fragment, pack, spread, load
+POLICY_PRICE: Final[int]
+POLICY_RANDOM: Final[int]  # this one and the following as published (_core/published.pxi)
+POLICY_BEST_FIT: Final[int]
+POLICY_DOT_PRODUCT: Final[int]
+POLICY_PACKING: Final[int]
+POLICY_CLUSTERING: Final[int]
+POLICY_FGD: Final[int]
 RESOURCE_CPU: Final[int]  # 0; RESOURCE_MEMORY 1; device kind k is 2 + k
 RESOURCE_MEMORY: Final[int]
 RESOURCE_KIND: Final[int]  # 2
@@ -141,9 +148,9 @@ class Core:
 
     # ------------------------------------------------------------------ shapes (no facts)
     def add_shape(
-        self, cpu_milli: int, memory_bytes: int, asks: Sequence[tuple[int, int, int, int, int, Sequence[int]]], same: int
+        self, cpu_milli: int, memory_bytes: int, asks: Sequence[tuple[int, int, int, int, int, Collection[int]]], same: int
     ) -> int:
-        """asks: (kind, whole, parts, part_milli, memory_bytes per device, models best first; empty = any), one per kind, at most 4.
+        """asks: (kind, whole, parts, part_milli, memory_bytes per device, models best first, in a set: as good as each other; empty = any), one per kind, at most 4.
         same: 0 none, 1 all devices on one NUMA node, 2 in one NVLink group (required)."""
     def set_shape_node(self, shape: int, node: int, level: int) -> None:
         """What only words can say of a pair: 0 ruled out (selector, taint), 1..7 allowed, higher is liked better (data, PreferNoSchedule)."""
@@ -216,6 +223,28 @@ class Core:
         `lane`: what the placements say; by default LANE_IMMEDIATE for critical, else LANE_BATCH. Not yet: a blocked gang does not preempt."""
     def waiting(self, levels: int) -> int:
         """Tasks QUEUED in lanes of these levels (claiming ones not counted)."""
+
+    # ------------------------------------------------------------------ prices (no facts; policy/price.py)
+    @property
+    def asked(self) -> int:
+        """Device tasks accepted so far; after a load, as far as the shapes' counts remember."""
+    def know(self, shape: int, times: int) -> None:
+        """Count the shape as asked so often, without tasks: history."""
+    def demand(self) -> list[tuple[int, int, int, tuple[tuple[int, int, int, int, int], ...]]]:
+        """(times asked, cpu_milli, memory_bytes, asks (kind, whole, parts, part_milli, mask of models or 0)) of every device shape that was
+        asked for, placed or not; counts are halved now and then."""
+    def supply(self) -> dict[tuple[int, int], int]:
+        """Milli of usable devices on open nodes by (kind, model or -1)."""
+    def set_prices(
+        self,
+        kind: int,
+        values: Sequence[int],
+        premiums: Mapping[int, int] | Iterable[tuple[int, int]],
+        cpu_rate: int,
+        memory_rate: int,
+    ) -> None:
+        """What free devices of the kind are worth to POLICY_PRICE. `values`: milli by free milli, 0..1000; `premiums`: thousandths by model;
+        rates: milli of a device that go with a millicore and with a MiB, times 2^20. Not part of dump and digest."""
 
     # ------------------------------------------------------------------ questions (change nothing)
     def task(self, task: int) -> TaskRow: ...

@@ -6,13 +6,14 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   accept                                     a task comes in
   lanes, ageing, order                       who goes first
   fit                                        where it can go, on which devices, and what holding them means
-  fragment, terms, score, rank               where it goes best
+  fragment, price, published, terms          how good a node is, each in its way
+  score, rank                                where it goes best
   gang, lift, victims, decide                what is done about it
   allocate, apply, facts                     what it does to the tables, and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
   check, check_derived                       what must hold
   whole, load, digest                        the tables as a whole
-  tabled, cluster, shapes, terms, tasks, questions  the doors, layered by what they are about; Core is the last layer
+  tabled, cluster, shapes, terms, tasks, pricing, questions  the doors, layered by what they are about; Core is the last layer
 
 To add a fact: its code and bytes and `apply_x` in apply, `do_x` in facts, `refuse_x`, a case in codec and in replay, a line in the .pyi, a
 story in tests/core.
@@ -22,8 +23,10 @@ Three floors: doors (`def`) check arguments and hold the only `with nogil`; walk
 """
 
 from collections import namedtuple
+import math
 import zlib
 
+from libc.math cimport floor
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, qsort, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
@@ -68,6 +71,14 @@ cdef enum:
     TERM_PACK = 2
     TERM_SPREAD = 3
     TERM_LOAD = 4
+    POLICY_PRICE_ = 4
+    POLICY_RANDOM_ = 5
+    POLICY_BEST_FIT_ = 6
+    POLICY_DOT_PRODUCT_ = 7
+    POLICY_PACKING_ = 8
+    POLICY_CLUSTERING_ = 9
+    POLICY_FGD_ = 10
+    POLICIES = 11
     STOP_PREEMPTED = 1         # the one reason code that the core gives by itself
     AGE_MOST = 100             # points of priority
 
@@ -78,8 +89,9 @@ STATE_NAMES = ("free", "queued", "held", "backoff", "placed", "running", "stoppi
                "succeeded", "failed", "cancelled", "expired", "skipped")
 PREEMPTIBLE, HELD_OPERATOR, HELD_DEPENDENCY, CLAIMING, DEADLINE_RELATIVE = 1, 2, 4, 8, 16
 LANE_BATCH, LANE_IMMEDIATE = 0, 1
-POLICY_FRAGMENT, POLICY_PACK, POLICY_SPREAD, POLICY_FIRST_FIT = range(4)
 TERM_NAMES = ("told", "fragment", "pack", "spread", "load")
+POLICY_FRAGMENT, POLICY_PACK, POLICY_SPREAD, POLICY_FIRST_FIT, POLICY_PRICE = range(5)
+POLICY_RANDOM, POLICY_BEST_FIT, POLICY_DOT_PRODUCT, POLICY_PACKING, POLICY_CLUSTERING, POLICY_FGD = range(5, 11)
 RESOURCE_CPU, RESOURCE_MEMORY, RESOURCE_KIND = 0, 1, 2
 MAX_KINDS, MAX_MODELS = 16, 64
 REASON_PREEMPTED = STOP_PREEMPTED
@@ -97,6 +109,8 @@ include "_core/ageing.pxi"
 include "_core/order.pxi"
 include "_core/fit.pxi"
 include "_core/fragment.pxi"
+include "_core/price.pxi"
+include "_core/published.pxi"
 include "_core/score.pxi"
 include "_core/rank.pxi"
 include "_core/gang.pxi"
@@ -115,6 +129,7 @@ include "_core/shapes.pxi"
 include "_core/terms.pxi"
 include "_core/accept.pxi"
 include "_core/tasks.pxi"
+include "_core/pricing.pxi"
 include "_core/verdict.pxi"
 include "_core/questions.pxi"
 include "_core/check.pxi"
@@ -128,10 +143,8 @@ cdef class Core(Whole):
     """See `_core.pyi`."""
 
     def __init__(self, *, int policy=POLICY_FRAGMENT_, int64_t blast_radius=8, bint checked=False):
-        if not 0 <= policy <= POLICY_FIRST_FIT_:
-            raise ValueError(f"policy {policy} is none of POLICY_*")
         if blast_radius < 0:
             raise ValueError(f"blast_radius {blast_radius} is negative")
-        self.t.policy = <uint8_t> policy
+        self.set_policy(policy)
         self.t.blast_radius = blast_radius
         self.is_checked = checked or HETSCHED_CHECKED

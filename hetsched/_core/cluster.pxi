@@ -15,6 +15,12 @@ cdef inline void count_capacity(Tables* t, NodeRecord* node, int sign) noexcept 
         t.queues[at].key_stale = True
 
 
+cdef inline void largest(Tables* t, NodeRecord* node) noexcept nogil:
+    """The largest node so far, for scores that are parts of it."""
+    t.most_cpu = max(t.most_cpu, node.cpu_milli, <int64_t> 1)
+    t.most_milli = max(t.most_milli, <int64_t> node.device_count * 1000, <int64_t> 1000)
+
+
 cdef int take_devices(Tables* t, uint8_t count, uint32_t* first) except -1 nogil:
     """A run of device records: one given back of this length, or new ones."""
     cdef Slots* runs = &t.device_runs[count]
@@ -99,7 +105,10 @@ cdef class ClusterDoors(Tabled):
         t.nodes_count += 1
         if not rows:
             t.nodes_bare += 1
+        for at in range(<int> t.shapes_used):  # a node that nothing was told of yet has level 1
+            t.shapes[at].level_low = 1
         t.all_dirty = True
+        largest(t, node)
         count_capacity(t, node, 1)
         moved(t, slot, True)
         self._checked()
@@ -165,9 +174,11 @@ cdef class ClusterDoors(Tabled):
         moved(&self.t, node, True)
 
     def set_policy(self, int policy):
-        if not 0 <= policy <= POLICY_FIRST_FIT_:
+        if not 0 <= policy < POLICIES:
             raise ValueError(f"policy {policy} is none of POLICY_*")
         self.t.policy = <uint8_t> policy
+        if policy == POLICY_FGD_:
+            take_typical(&self.t)
         self.t.all_dirty = True
 
     # ------------------------------------------------------------------ queues

@@ -72,7 +72,10 @@ cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
     refresh(t)
     if not may_try(t, &t.lanes[lane]):
         return park_lane(t, lane)
-    node = best_node(t, shape)
+    if t.policy == POLICY_RANDOM_:
+        node = random_node(t, shape, t.tasks[lane_head(t, &t.lanes[lane])].sequence ^ t.changes << 32)
+    else:
+        node = best_node(t, shape)
     count = fit(t, node, shape, pieces, &worst)
     assert count >= 0, "a leaf that is not 0 means that the shape fits"
     do_placed(t, lane_head(t, &t.lanes[lane]), node, code, pieces, count)

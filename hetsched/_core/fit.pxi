@@ -3,7 +3,7 @@
 # Promises: exact. `pick` finds devices whenever some choice exists: whole devices need W wholly free ones, parts go to P different
 # other devices, partly used ones first; a free device can do whatever a partly used one can, so taking the W first never hurts.
 # Order of choice: best model, then the whole devices' island with the fewest free that suffices, then lowest index; for parts
-# best model, then the partly used device with the smallest sufficient rest, then lowest index.
+# best model, then the preset's choice (part_key; by default the partly used device with the smallest sufficient rest), then lowest index.
 # A piece is device index | share_milli << 8; share 1000 means a whole device, and only that.
 
 cdef inline uint32_t piece_of(uint32_t device, uint32_t share_milli) noexcept nogil:
@@ -38,7 +38,7 @@ cdef inline int island_of(DeviceRecord* device, int by) noexcept nogil:
     return device.numa if by == 1 else device.nvlink
 
 
-cdef int pick_ask(DeviceRecord* devices, int count, AskRecord* ask, int by, int island, uint64_t* taken,
+cdef int pick_ask(Tables* t, DeviceRecord* devices, int count, AskRecord* ask, int by, int island, uint64_t* taken,
                   uint32_t* pieces, int* worst) noexcept nogil:
     """Devices for one ask, of one island if `by` is set. Returns how many, or -1; `worst` = worst position in the model list."""
     cdef int at, chosen, free_count = 0, found = 0
@@ -81,7 +81,7 @@ cdef int pick_ask(DeviceRecord* devices, int count, AskRecord* ask, int by, int 
         best_key = 0
         for at in range(count):
             if state[at] != 0:
-                key = rank_of(&devices[at], ask) * 2048 + devices[at].share_free
+                key = rank_of(&devices[at], ask) * PART_KEYS + part_key(t, &devices[at], ask)
                 if chosen < 0 or key < best_key:
                     chosen = at
                     best_key = key
@@ -120,20 +120,20 @@ cdef int tightest_island(DeviceRecord* devices, int count, int8_t* state, int wh
     return best
 
 
-cdef int pick_all(DeviceRecord* devices, int count, ShapeRecord* shape, int by, int island, uint32_t* pieces, int* worst) noexcept nogil:
+cdef int pick_all(Tables* t, DeviceRecord* devices, int count, ShapeRecord* shape, int by, int island, uint32_t* pieces, int* worst) noexcept nogil:
     cdef uint64_t taken = 0
     cdef int found = 0
     cdef int ask, more
     worst[0] = 0
     for ask in range(shape.ask_count):
-        more = pick_ask(devices, count, &shape.asks[ask], by, island, &taken, pieces + found, worst)
+        more = pick_ask(t, devices, count, &shape.asks[ask], by, island, &taken, pieces + found, worst)
         if more < 0:
             return -1
         found += more
     return found
 
 
-cdef int pick(DeviceRecord* devices, int count, ShapeRecord* shape, uint32_t* pieces, int* worst) noexcept nogil:
+cdef int pick(Tables* t, DeviceRecord* devices, int count, ShapeRecord* shape, uint32_t* pieces, int* worst) noexcept nogil:
     """Devices for the whole shape: how many (0 if it asks for none), or -1 if it does not fit. `pieces` has room for MAX_PIECES."""
     cdef uint32_t trial[MAX_PIECES]
     cdef int at, other, found, rank, free_count, island
@@ -144,7 +144,7 @@ cdef int pick(DeviceRecord* devices, int count, ShapeRecord* shape, uint32_t* pi
     if shape.device_count > count:
         return -1
     if shape.same == 0:
-        return pick_all(devices, count, shape, 0, -1, pieces, worst)
+        return pick_all(t, devices, count, shape, 0, -1, pieces, worst)
     for at in range(count):
         island = island_of(&devices[at], shape.same)
         if island < 0:
@@ -156,7 +156,7 @@ cdef int pick(DeviceRecord* devices, int count, ShapeRecord* shape, uint32_t* pi
                     break
                 free_count += devices[other].share_free == 1000
         else:
-            found = pick_all(devices, count, shape, shape.same, island, trial, &rank)
+            found = pick_all(t, devices, count, shape, shape.same, island, trial, &rank)
             if found >= 0 and (best < 0 or rank < best_rank or (rank == best_rank and free_count < best_free)):
                 best = found
                 best_rank = rank
@@ -198,7 +198,9 @@ cdef int fit(Tables* t, uint32_t slot, ShapeRecord* shape, uint32_t* pieces, int
     cdef NodeRecord* node = &t.nodes[slot]
     if not node.is_open or not has_base(node, shape) or level_of(shape, slot) == 0:
         return -1
-    return pick(t.devices + node.device_first, node.device_count, shape, pieces, worst)
+    if t.policy == POLICY_FGD_ and shape.ask_count == 1 and shape.device_count == 1 and shape.asks[0].parts == 1:
+        return fgd_pick(t, slot, shape, pieces, worst)
+    return pick(t, t.devices + node.device_first, node.device_count, shape, pieces, worst)
 
 
 # ---------------------------------------------------------------- holding

@@ -161,9 +161,10 @@ cdef int fragment_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* 
 
 cdef int count_arrivals(Tables* t, uint32_t slot, uint32_t count) except -1 nogil:
     """So many more were asked; the mix is taken again after 64 device tasks, then each time the count grew by half, at most 8,192."""
+    t.shapes[slot].popularity += count
     if t.shapes[slot].ask_count == 0:
         return 0
-    t.shapes[slot].popularity += count
+    t.asked += count
     t.mix_since += count
     if t.mix_since >= t.mix_every:
         take_mix(t)
@@ -171,14 +172,14 @@ cdef int count_arrivals(Tables* t, uint32_t slot, uint32_t count) except -1 nogi
     return 0
 
 
-cdef void take_mix(Tables* t) noexcept nogil:
+cdef int take_mix(Tables* t) except -1 nogil:
     """The most asked device shapes, most first, lowest slot first among equals; counts are halved once they pass a million in all."""
     cdef int64_t total = 0
     cdef uint32_t slot, at
     t.mix_size = 0
     t.mix_since = 0
     for slot in range(t.shapes_used):
-        if t.shapes[slot].popularity == 0:
+        if t.shapes[slot].popularity == 0 or t.shapes[slot].ask_count == 0:
             continue
         total += t.shapes[slot].popularity
         at = t.mix_size
@@ -201,9 +202,12 @@ cdef void take_mix(Tables* t) noexcept nogil:
     if total > 1000000:
         for slot in range(t.shapes_used):
             t.shapes[slot].popularity = (t.shapes[slot].popularity + 1) // 2
-    if t.policy == POLICY_FRAGMENT_ or t.blends_fragment:
+    if t.policy == POLICY_FGD_:
+        take_typical(t)
+    if t.policy == POLICY_FRAGMENT_ or t.policy == POLICY_FGD_ or t.blends_fragment:
         t.all_dirty = True
         t.changes += 1
+    return 0
 
 
 cdef void index_mix(Tables* t) noexcept nogil:

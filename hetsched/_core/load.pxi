@@ -68,8 +68,11 @@ cdef int rebuild(Tables* t) except -1:
         t.shapes[at].lane_first = NONE_
         t.shapes[at].idle_since = 0
         t.classes = max(t.classes, t.shapes[at].ask_class + 1)
+        t.asked += t.shapes[at].popularity if t.shapes[at].ask_count > 0 else 0
     grow(<void**> &t.class_views, &t.class_views_capacity, sizeof(ClassView), <uint64_t> t.classes + 1)
     index_mix(t)
+    if t.policy == POLICY_FGD_:
+        take_typical(t)
     for at in range(t.queues_used):
         t.queues[at].key_stale = True
         memset(t.queues[at].bucket, 0, sizeof(t.queues[at].bucket))
@@ -82,6 +85,7 @@ cdef int rebuild(Tables* t) except -1:
             t.nodes_count += 1
             t.nodes_bare += t.nodes[at].device_count == 0
             count_capacity(t, &t.nodes[at], 1)
+            largest(t, &t.nodes[at])
     widen_trees(t)
     for at in range(t.gangs_used):
         memset(&t.gangs[at].members, 0, sizeof(Slots))

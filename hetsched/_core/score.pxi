@@ -3,7 +3,8 @@
 # Levels in lexicographic order, each coarse: position in the model list, level told by set_shape_node, nodes without devices for tasks
 # without; what is left of the range goes to the preset, all of it if the shape has no such preferences.
 # fragment: see fragment. pack / spread: mean free fraction of what the shape asks for (cpu, memory, each kind), after placing; least /
-# most best. first-fit: nothing. A shape with weights of its own is scored by them instead: see terms.
+# most best. price: see price. first-fit, random: nothing. The other presets: see published. A shape with weights of its own is scored by
+# them instead: see terms.
 #
 # Promises: depends on the node, the shape, the preset and the mix only, so it does not matter when it is computed.
 
@@ -15,6 +16,10 @@ cdef struct NodeView:
     int16_t top_share[16]      # by kind: the largest free share of a usable device, milli
     int32_t free_milli[16]     # by kind: free on usable devices
     int32_t devices[16]        # by kind: usable ones
+    int kinds                  # kinds of usable devices
+    uint8_t kind[16]           # which
+    int64_t stranded           # price: tenths of a milli that missing CPU and memory cost as it is
+    uint8_t has_stranded
     uint64_t per_cpu           # 1000 x 2^32 / cpu_milli
     uint64_t per_mebibyte      # 1000 x 2^32 / memory in MiB
     MixView mix[32]            # by class of the mix
@@ -26,6 +31,8 @@ cdef void view_node(Tables* t, uint32_t slot, NodeView* view) noexcept nogil:
     cdef uint32_t at
     t.views += 1
     view.has_fragment = False
+    view.has_stranded = False
+    view.kinds = 0
     memset(view.whole, 0, sizeof(view.whole))
     memset(view.top_share, 0, sizeof(view.top_share))
     memset(view.free_milli, 0, sizeof(view.free_milli))
@@ -35,6 +42,9 @@ cdef void view_node(Tables* t, uint32_t slot, NodeView* view) noexcept nogil:
     for at in range(node.device_first, node.device_first + node.device_count):
         device = &t.devices[at]
         if device.usable:
+            if view.devices[device.kind] == 0:
+                view.kind[view.kinds] = device.kind
+                view.kinds += 1
             view.whole[device.kind] += device.share_free == 1000
             view.top_share[device.kind] = max(view.top_share[device.kind], device.share_free)
             view.free_milli[device.kind] += device.share_free
@@ -79,9 +89,11 @@ cdef void view_class(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* vie
     for ask in range(shape.ask_count):
         if view.whole[shape.asks[ask].kind] < shape.asks[ask].whole or view.top_share[shape.asks[ask].kind] < shape.asks[ask].part_milli:
             return
-    if t.policy == POLICY_FRAGMENT_ or t.blends_fragment or shape.model_top > 1 or shape.same != 0:
-        shared.count = pick(devices, node.device_count, shape, shared.pieces, &worst)
+    if t.policy == POLICY_FRAGMENT_ or t.policy == POLICY_PRICE_ or t.blends_fragment or shape.model_top > 1 or shape.same != 0:
+        shared.count = pick(t, devices, node.device_count, shape, shared.pieces, &worst)
         shared.worst = worst
+        if t.policy == POLICY_PRICE_ and shared.count >= 0:
+            shared.loss = pieces_loss(t, devices, shared.pieces, shared.count)
     elif suffices(devices, node.device_count, shape):
         shared.count = 0
     shared.free_after = free_devices_after(view, shape)
@@ -91,8 +103,8 @@ cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* 
     cdef NodeRecord* node = &t.nodes[slot]
     cdef ClassView* shared = &t.class_views[shape.ask_class]
     cdef BlendRecord* blend = blend_of(t, shape)
-    cdef int levels = shape.level_top if blend == NULL else min(shape.level_top, blend.level_top)
-    cdef int steps = 1, step = 0, span, score
+    cdef int level_top = shape.level_top if blend == NULL else min(shape.level_top, blend.level_top)
+    cdef int steps = 1, step = 0, span, score, levels
     if not node.is_open or not has_base(node, shape) or level_of(shape, slot) == 0:
         return 0
     if shared.stamp != t.views:
@@ -102,9 +114,10 @@ cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* 
     if shape.model_top > 1:
         steps = shape.model_top
         step = steps - 1 - min(shared.worst, steps - 1)
-    if levels > 1:
+    if level_top > shape.level_low:
+        levels = level_top - shape.level_low + 1
         steps *= levels
-        step = step * levels + min(<int> level_of(shape, slot), levels) - 1
+        step = step * levels + max(0, min(<int> level_of(shape, slot), level_top) - shape.level_low)
     if blend == NULL and shape.ask_count == 0 and 0 < t.nodes_bare < t.nodes_count:
         steps *= 2
         step = step * 2 + (node.device_count == 0)
@@ -117,6 +130,11 @@ cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* 
         score = (1000 - free_after(node, shape, view, shared)) * (span - 1) // 1000
     elif t.policy == POLICY_SPREAD_:
         score = free_after(node, shape, view, shared) * (span - 1) // 1000
-    else:
+    elif t.policy == POLICY_PRICE_:
+        score = price_score(t, slot, shape, view, shared, span)
+    elif t.policy == POLICY_FIRST_FIT_ or t.policy == POLICY_RANDOM_:
         score = 0
+    else:
+        score = published_score(t, slot, shape, view)
+        score = score if span > 100 else score * (span - 1) // 100
     return <uint8_t> (1 + step * span + score)

@@ -25,6 +25,7 @@ cdef class ShapeDoors(ClusterDoors):
         shape.memory_bytes = memory_bytes
         shape.same = <uint8_t> same
         shape.level_top = 1
+        shape.level_low = 1
         shape.column = NONE_
         shape.lane_first = NONE_
         for row in rows:
@@ -117,6 +118,7 @@ cdef int check_ask(row) except -1:
 cdef void write_ask(ShapeRecord* shape, row):
     cdef AskRecord* ask = &shape.asks[shape.ask_count]
     cdef int position, model
+    is_ordered = not isinstance(row[5], (set, frozenset))
     kind, whole, parts, part_milli, memory_bytes, models = row
     ask.kind, ask.whole, ask.parts = kind, whole, parts
     ask.part_milli = part_milli if parts else 0
@@ -124,9 +126,10 @@ cdef void write_ask(ShapeRecord* shape, row):
     ask.model_count = <uint8_t> len(models)
     for position, model in enumerate(models):
         ask.models |= <uint64_t> 1 << model
-        ask.rank[model] = <uint8_t> position
+        ask.rank[model] = <uint8_t> position if is_ordered else 0
     shape.ask_count += 1
-    shape.model_top = max(shape.model_top, min(<int> len(models), MODEL_STEPS))
+    if is_ordered:
+        shape.model_top = max(shape.model_top, min(<int> len(models), MODEL_STEPS))
     shape.device_milli += ask_milli(ask)
     shape.device_count = <uint16_t> min(60000, <int> shape.device_count + ask.whole + ask.parts)
 
@@ -162,8 +165,11 @@ cdef int levels_moved(Tables* t, uint32_t slot) except -1:
     cdef ShapeRecord* shape = &t.shapes[slot]
     cdef uint32_t node
     shape.level_top = 1
-    for node in range(shape.levels_size):
-        shape.level_top = max(shape.level_top, shape.levels[node])
+    shape.level_low = 7
+    for node in range(t.nodes_used):
+        if t.nodes[node].is_present and level_of(shape, node) > 0:
+            shape.level_top = max(shape.level_top, level_of(shape, node))
+            shape.level_low = min(shape.level_low, level_of(shape, node))
     t.frees += 1
     t.changes += 1
     if shape.column != NONE_:

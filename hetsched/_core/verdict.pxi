@@ -22,16 +22,16 @@ cdef int reason_against(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept n
         return 0
     if level_of(shape, slot) == 0:
         return 1
-    if pick(devices, node.device_count, shape, pieces, &worst) < 0:
+    if pick(t, devices, node.device_count, shape, pieces, &worst) < 0:
         for ask in range(loose.ask_count):
             if not has_model(devices, node.device_count, &loose.asks[ask]):
                 return 2
         loose.same = 0
-        if pick(devices, node.device_count, &loose, pieces, &worst) >= 0:
+        if pick(t, devices, node.device_count, &loose, pieces, &worst) >= 0:
             return 5
         for ask in range(loose.ask_count):
             loose.asks[ask].memory_bytes = 0
-        return 4 if pick(devices, node.device_count, &loose, pieces, &worst) >= 0 else 3
+        return 4 if pick(t, devices, node.device_count, &loose, pieces, &worst) >= 0 else 3
     if node.cpu_free < shape.cpu_milli:
         return 6
     return 7 if node.memory_free < shape.memory_bytes else 8
@@ -57,7 +57,7 @@ cdef bint could_ever(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept nogi
     if level_of(shape, slot) == 0 or node.cpu_milli < shape.cpu_milli or node.memory_bytes < shape.memory_bytes:
         return False
     empty_devices(t.devices + node.device_first, node.device_count, empty, True)
-    return pick(empty, node.device_count, shape, pieces, &worst) >= 0
+    return pick(t, empty, node.device_count, shape, pieces, &worst) >= 0
 
 
 VERDICTS = ("closed", "words", "model", "devices", "device_memory", "topology", "cpu", "memory", "fits")

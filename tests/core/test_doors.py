@@ -51,7 +51,7 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Core, int, int], object]]] =
     (ValueError, "1..999", lambda core, running, waiting: core.add_shape(0, 0, [(0, 0, 1, 1000, 0, ())], 0)),
     (ValueError, "one a kind", lambda core, running, waiting: core.add_shape(0, 0, [(0, 1, 0, 0, 0, ())] * 2, 0)),
     (ValueError, "2\\^53", lambda core, running, waiting: core.add_shape(-1, 0, [], 0)),
-    (ValueError, "policy 9", lambda core, running, waiting: core.set_policy(9)),
+    (ValueError, "policy 99", lambda core, running, waiting: core.set_policy(99)),
     (ValueError, "levels 16", lambda core, running, waiting: core.decide(16)),
     (ValueError, "time goes back", lambda core, running, waiting: core.begin(0)),
     (ValueError, "behind the end", lambda core, running, waiting: core.peek_facts(1 << 30)),

@@ -14,7 +14,8 @@ from hetsched._core import Core
 from . import rules
 from .world import ALL, BACKGROUND, CRITICAL, World
 
-SEEDS = range(24)
+SEEDS = range(33)
+POLICIES = 11  # every POLICY_*
 
 
 class Chaos:
@@ -22,7 +23,7 @@ class Chaos:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.world = World(policy=seed % 4, blast_radius=self.random.choice((0, 2, 8)))
+        self.world = World(policy=seed % POLICIES, blast_radius=self.random.choice((0, 2, 8)))
         self.core = self.world.core
         self.book = rules.Book()
         self.nodes: list[int] = []
@@ -205,6 +206,12 @@ class Chaos:
         self.world.do("set_queue", queue, self.random.randint(1, 3), (), limit)
         self.book.limits[queue] = dict(limit)
 
+    def price(self) -> None:
+        values = sorted(self.random.choices(range(1001), k=1000))
+        premiums = [(model, self.random.randint(0, 1000)) for model in (0, 1)]
+        rates = self.random.randint(0, 1 << 30), self.random.randint(0, 1 << 20)
+        self.world.do("set_prices", self.random.randint(0, 1), [0, *values], premiums, *rates)
+
     def change_level(self) -> None:
         self.level(self.random.choice(self.shapes), self.random.choice(self.nodes))
 
@@ -240,6 +247,7 @@ class Chaos:
                 self.replace_node,
                 self.limit,
                 self.change_level,
+                self.price,
             ]
         )
         self.random.choice(happenings)()

@@ -1,0 +1,102 @@
+# Where capacity is worth least: the `price` preset.
+#
+# A node's potential is what its free devices are worth less what its missing CPU and memory strand of them:
+#
+#   P = sum over devices of v(free) + free x premium(model) / 2000
+#       - 1/2 x sum over kinds of max(0, free of the kind - free cpu x cpu_rate)
+#       - 1/5 x sum over kinds of max(0, free of the kind - free memory x memory_rate)
+#
+# all in milli of a device. A placement costs what P loses; the best one gains most (loses least), in steps of 20 milli: finer steps lose
+# allocation, for then noise decides and not the order of the nodes. v, premiums and rates come from what is asked (set_prices; computed
+# in hetsched/policy/price.py, which names the sources). Inside a node the device is chosen by the exact loss.
+#
+# Promises: integers, in tenths of a milli; depends on the node, the shape and the prices only. Before the first prices free capacity is
+# worth its size, and a whole device goes with 11 cores and 40 GiB.
+
+cdef enum:
+    PART_KEYS = 1 << 24        # part_key is below; times a position in the model list it still fits an int
+    RATE_BITS = 20             # rates are fixed-point with so many bits behind the point
+    PRICE_STEP = 200           # tenths of a milli
+    MOST_AMOUNT = 1 << 30      # free millicores, free MiB and rates are cut off here, so that products fit
+
+cdef int64_t START_CPU_RATE = (1000 << RATE_BITS) // 11000
+cdef int64_t START_MEMORY_RATE = (1000 << RATE_BITS) // (40 << 10)
+
+
+cdef int start_prices(Tables* t) except -1:
+    cdef int kind, share
+    t.prices = <PriceRecord*> calloc(16, sizeof(PriceRecord))
+    if t.prices == NULL:
+        no_memory()
+    for kind in range(16):
+        t.prices[kind].cpu_rate = START_CPU_RATE
+        t.prices[kind].memory_rate = START_MEMORY_RATE
+        for share in range(1001):
+            t.prices[kind].value[share] = <int16_t> share
+    return 0
+
+
+# ---------------------------------------------------------------- devices
+
+cdef inline int piece_loss(PriceRecord* price, DeviceRecord* device, int share) noexcept nogil:
+    """Tenths of a milli that the device is worth less once this share of it is taken."""
+    cdef int premium = price.premium[device.model] if device.model >= 0 else 0
+    return 10 * (price.value[device.share_free] - price.value[device.share_free - share]) + share * 5 * premium // 1000
+
+
+cdef inline int part_key(Tables* t, DeviceRecord* device, AskRecord* ask) noexcept nogil:
+    """How little the preset likes this device for a part, below PART_KEYS; equal ones go by index."""
+    if t.policy == POLICY_PRICE_:
+        return piece_loss(&t.prices[ask.kind], device, ask.part_milli) * 1024 + device.share_free
+    if t.policy == POLICY_FIRST_FIT_:
+        return 0
+    if t.policy == POLICY_RANDOM_:
+        return <int> (scatter(t.changes * 64 + (device - t.devices)) >> 41)
+    return device.share_free
+
+
+cdef int pieces_loss(Tables* t, DeviceRecord* devices, uint32_t* pieces, int count) noexcept nogil:
+    cdef int at, loss = 0
+    cdef DeviceRecord* device
+    for at in range(count):
+        device = &devices[pieces[at] & 0xFF]
+        loss += piece_loss(&t.prices[device.kind], device, pieces[at] >> 8)
+    return loss
+
+
+# ---------------------------------------------------------------- node
+
+cdef int64_t stranded(Tables* t, NodeView* view, ShapeRecord* shape, int64_t cpu_free, int64_t memory_free) noexcept nogil:
+    """Tenths of a milli that missing CPU and memory cost; `shape`: as if its devices were taken (NULL: none)."""
+    cdef int64_t cost = 0, free_milli
+    cdef int64_t cpu = max(<int64_t> 0, min(cpu_free, <int64_t> MOST_AMOUNT))
+    cdef int64_t mebibytes = max(<int64_t> 0, min(memory_free >> 20, <int64_t> MOST_AMOUNT))
+    cdef int at, kind, ask
+    for at in range(view.kinds):
+        kind = view.kind[at]
+        free_milli = view.free_milli[kind]
+        if shape != NULL:
+            for ask in range(shape.ask_count):
+                if shape.asks[ask].kind == kind:
+                    free_milli -= ask_milli(&shape.asks[ask])
+        cost += 5 * max(<int64_t> 0, free_milli - (cpu * t.prices[kind].cpu_rate >> RATE_BITS))
+        cost += 2 * max(<int64_t> 0, free_milli - (mebibytes * t.prices[kind].memory_rate >> RATE_BITS))
+    return cost
+
+
+cdef int price_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, ClassView* shared, int span) noexcept nogil:
+    """0..span - 1, least lost best. The top of the scale is what a placement gains at best: its whole devices are worth what they are,
+    its parts may lie in room that nobody else could use, and what was stranded may be used. Big tasks run off its lower end."""
+    cdef NodeRecord* node = &t.nodes[slot]
+    cdef int64_t gained, top = 0, below
+    cdef int64_t step = PRICE_STEP * ((254 + span - 1) // span)
+    cdef int ask
+    if not view.has_stranded:
+        view.stranded = stranded(t, view, NULL, node.cpu_free, node.memory_free)
+        view.has_stranded = True
+    gained = view.stranded - shared.loss - stranded(t, view, shape, node.cpu_free - shape.cpu_milli, node.memory_free - shape.memory_bytes)
+    for ask in range(shape.ask_count):
+        top -= 10000 * <int64_t> shape.asks[ask].whole
+    top += min(7 * shape.device_milli, <int64_t> 20000)
+    below = (top + (step << 40)) // step - (gained + (step << 40)) // step  # division cuts towards 0: so that it cuts downwards
+    return <int> (span - 1 - max(<int64_t> 0, min(below, <int64_t> span - 1)))

@@ -1,0 +1,71 @@
+# Doors about prices: what is asked and what is there, out; what that makes capacity worth, in. No facts: prices are computed again from
+# what was counted (policy/price.py) whenever that is wanted, and placements are written down anyhow.
+
+cdef class PricingDoors(TaskDoors):
+
+    @property
+    def asked(self):
+        return self.t.asked
+
+    def know(self, uint32_t shape, uint32_t times):
+        self._shape(shape)
+        count_arrivals(&self.t, shape, times)
+        self._checked()
+
+    def demand(self):
+        cdef ShapeRecord* shape
+        cdef uint32_t slot
+        cdef int at
+        rows = []
+        for slot in range(self.t.shapes_used):
+            shape = &self.t.shapes[slot]
+            if shape.popularity > 0 and shape.ask_count > 0:
+                asks = tuple([ask_tuple(&shape.asks[at]) for at in range(shape.ask_count)])
+                rows.append((shape.popularity, shape.cpu_milli, shape.memory_bytes, asks))
+        return rows
+
+    def supply(self):
+        cdef NodeRecord* node
+        cdef DeviceRecord* device
+        cdef uint32_t slot, at
+        counted = {}
+        for slot in range(self.t.nodes_used):
+            node = &self.t.nodes[slot]
+            if not node.is_present or not node.is_open:
+                continue
+            for at in range(node.device_first, node.device_first + node.device_count):
+                device = &self.t.devices[at]
+                if device.usable:
+                    counted[device.kind, device.model] = counted.get((device.kind, device.model), 0) + 1000
+        return counted
+
+    def set_prices(self, int kind, values, premiums, int64_t cpu_rate, int64_t memory_rate):
+        cdef PriceRecord* price
+        cdef int at
+        if not 0 <= kind < 16:
+            raise ValueError(f"kind {kind} is not 0..15")
+        values = list(values)
+        premiums = dict(premiums)
+        if len(values) != 1001 or values[0] != 0 or values[1000] > 1000 or any(
+                [values[at] > values[at + 1] for at in range(1000)]):
+            raise ValueError("values are 1001 numbers from 0 to at most 1000 that never fall")
+        if any(not 0 <= model < 64 or not 0 <= premium <= 1000 for model, premium in premiums.items()):
+            raise ValueError("a premium is 0..1000 thousandths, of a model 0..63")
+        if not 0 <= cpu_rate <= MOST_AMOUNT or not 0 <= memory_rate <= MOST_AMOUNT:
+            raise ValueError(f"a rate is 0..{MOST_AMOUNT}")
+        price = &self.t.prices[kind]
+        for at in range(1001):
+            price.value[at] = values[at]
+        memset(price.premium, 0, sizeof(price.premium))
+        for model, premium in premiums.items():
+            price.premium[<int> model] = premium
+        price.cpu_rate, price.memory_rate = cpu_rate, memory_rate
+        if self.t.policy == POLICY_PRICE_:
+            self.t.all_dirty = True
+            self.t.changes += 1
+        self._checked()
+
+
+cdef tuple ask_tuple(AskRecord* ask):
+    """kind, whole, parts, part_milli, allowed models as a mask (0: any)."""
+    return ask.kind, ask.whole, ask.parts, ask.part_milli, ask.models
