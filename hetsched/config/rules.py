@@ -9,7 +9,19 @@ from hetsched.config.tree import Config
 from hetsched.model import Qos
 from hetsched.quantity import QuantityError, cpu_milli
 
-PRESETS = ("fragment", "pack", "spread", "first-fit")
+PRESETS = (
+    "price",
+    "fragment",
+    "pack",
+    "spread",
+    "random",
+    "first-fit",
+    "best-fit",
+    "dot-product",
+    "packing",
+    "clustering",
+    "fgd",
+)
 ORDERS = ("drf", "weighted")
 DURABILITIES = ("fsync", "replicated", "relaxed")
 LOG_LEVELS = ("debug", "info", "warning", "error")

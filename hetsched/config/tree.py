@@ -48,7 +48,7 @@ class Lanes(Section, frozen=True, kw_only=True):
 class Policy(Section, frozen=True, kw_only=True):
     """How nodes are ranked."""
 
-    preset: str = "fragment"
+    preset: str = "price"
 
 
 class Preemption(Section, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ class DeviceAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a task wants of one kind: `whole` devices and `parts` parts of `part_milli` on that many other devices.
 
     `memory_bytes`: per device asked. A whole device must have it (and gives all it has); a part reserves it.
-    `models`: allowed ones, best first; empty = any.
+    `models`: allowed ones, best first; empty = any. Not `ordered`: as good as each other (what traces say; bodies cannot).
     """
 
     kind: str
@@ -24,6 +24,7 @@ class DeviceAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     part_milli: int = 0
     memory_bytes: int = 0
     models: tuple[str, ...] = ()
+    ordered: bool = True
 
     @property
     def total_milli(self) -> int:

@@ -6,12 +6,15 @@ The flow is drawn in README.md beside this file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hetsched import _core
 from hetsched._core import Core
 from hetsched.config import Config
+from hetsched.model import Task
+from hetsched.policy import Pricer
 from hetsched.scheduler import messages, snapshot, words
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.clients import Clients
@@ -25,10 +28,17 @@ from hetsched.scheduler.window import Window
 from hetsched.scheduler.world import World
 
 PRESETS = {
+    "price": _core.POLICY_PRICE,
     "fragment": _core.POLICY_FRAGMENT,
     "pack": _core.POLICY_PACK,
     "spread": _core.POLICY_SPREAD,
+    "random": _core.POLICY_RANDOM,
     "first-fit": _core.POLICY_FIRST_FIT,
+    "best-fit": _core.POLICY_BEST_FIT,
+    "dot-product": _core.POLICY_DOT_PRODUCT,
+    "packing": _core.POLICY_PACKING,
+    "clustering": _core.POLICY_CLUSTERING,
+    "fgd": _core.POLICY_FGD,
 }
 
 
@@ -51,6 +61,7 @@ class Scheduler:
         self._batch = 0b1111 & ~self._immediate
         self.world.drain = self._drain
         self.core.set_policy(PRESETS[config.policy.preset])
+        self._pricer = Pricer(self.core) if config.policy.preset == "price" else None
 
     def _table(self) -> dict[type[Input], Callable[[Any], None]]:
         clients, nodes = Clients(self.world, self.view), Nodes(self.world, self.view)
@@ -109,6 +120,8 @@ class Scheduler:
     def _decide(self) -> None:
         """Immediate lane in this very turn, batch lane when its window is full or over."""
         world = self.world
+        if self._pricer is not None:
+            self._pricer.turn()
         changed = world.capacity_changed or world.arrived > 0
         if changed and self.core.waiting(self._immediate):
             self.core.decide(self._immediate, self.config.preemption.enabled)
@@ -131,6 +144,14 @@ class Scheduler:
         if self._counters != (self.books.event_seq, self.books.id_seq):
             self.books.say(words.Counted(self.books.event_seq, self.books.id_seq))
         return Turn(self.core.take_facts(), world.replies, world.orders, world.events)
+
+    # -- what a simulation calls
+
+    def know(self, tasks: Iterable[Task]) -> None:
+        """Count these as asked before anything happens: history, for presets that are defined by a mix known beforehand. No facts."""
+        for shape, times in Counter(map(self.books.templates.intern_shape, tasks)).items():
+            self.core.know(shape, times)
+        self.core.set_policy(PRESETS[self.config.policy.preset])  # it looks at all of it, not at what it last counted
 
     # -- what a restart calls
 

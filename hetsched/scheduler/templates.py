@@ -6,6 +6,8 @@ shapes for ever (there are tens to hundreds of them, and `limits.shapes` bounds 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from hetsched._core import Core
@@ -166,12 +168,21 @@ class Templates:
             assert slot == len(self.shapes)
             self.shapes.append(key)
             self._shape_slot[packed] = slot
-            for node in self._cluster.by_name.values():
-                self._core.set_shape_node(slot, node.slot, level_of(key, node.spec))
+            self._core.set_shape_nodes(slot, self._levels(key))
         return slot
 
-    def _ask(self, ask: DeviceAsk) -> tuple[int, int, int, int, int, list[int]]:
-        models = [self._models.slot(model) for model in ask.models]
+    def _levels(self, key: ShapeKey) -> bytes:
+        """What words say of the shape and every node, a byte a slot."""
+        nodes = self._cluster.by_name.values()
+        levels = bytearray(b"\1") * (1 + max((node.slot for node in nodes), default=-1))
+        for node in nodes:
+            levels[node.slot] = level_of(key, node.spec)
+        return bytes(levels)
+
+    def _ask(self, ask: DeviceAsk) -> tuple[int, int, int, int, int, Collection[int]]:
+        models: Collection[int] = [self._models.slot(model) for model in ask.models]
+        if not ask.ordered:
+            models = frozenset(models)
         whole, parts = min(ask.whole, MOST_DEVICES), min(ask.parts, MOST_DEVICES)
         return self._kinds.slot(ask.kind), whole, parts, ask.part_milli, ask.memory_bytes, models
 

@@ -1,0 +1,124 @@
+"""What a device's parts are worth: duals of "fewest whole devices that hold all that is asked".
+
+The cutting-stock problem of Gilmore and Gomory (A Linear Programming Approach to the Cutting-Stock Problem, Operations Research 9, 1961):
+a pattern is a multiset of sizes that fit on one device together; cover the demand for every size with as few patterns as possible. Its
+linear relaxation is solved by columns made on demand: the pattern that is worth most under the present duals (a knapsack on the cells of
+a device) enters, until none is worth more than the device that it takes.
+
+Exact: the inverse of the basis is kept as integers over one common denominator (Edmonds, Systems of Distinct Representatives and Linear
+Algebra, 1967), so that every machine finds the same duals. About as many pivots as there are sizes, at most `MOST_PIVOTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+CELLS = 100
+"""Parts that a device is cut into: sizes are rounded up to hundredths of a device."""
+
+MOST_PIVOTS = 1_000
+"""A guard, ten times what a hundred sizes take: the duals of an unfinished run are usable all the same."""
+
+Matrix = list[list[int]]
+
+
+def duals(demand: Mapping[int, int]) -> tuple[dict[int, int], int]:
+    """`demand`: devices asked for by size in cells, 1..CELLS. Returns weights by size and the denominator that they are over."""
+    sizes = sorted(size for size, count in demand.items() if count > 0)
+    if not sizes:
+        return {}, 1
+    basis = Basis(sizes, [demand[size] for size in sizes])
+    for _ in range(MOST_PIVOTS):
+        column, cost = basis.entering()
+        if column is None or not basis.pivot(column, cost):
+            break
+    return dict(zip(sizes, (max(0, weight) for weight in basis.duals()), strict=True)), basis.denominator
+
+
+def worth(weights: Mapping[int, int]) -> list[int]:
+    """By free cells, 0..CELLS: the most that sizes that fit in there together weigh."""
+    best, _ = _knapsack(list(weights), list(weights.values()))
+    return best
+
+
+class Basis:
+    """The basis of the linear program as the inverse of its matrix: `inverse` / `denominator`, row by row what a basic column covers."""
+
+    def __init__(self, sizes: Sequence[int], demand: Sequence[int]) -> None:
+        self.sizes = sizes
+        self.demand = demand
+        self.denominator = 1  # of the first basis: one piece a device; its matrix is the unit matrix
+        self.inverse: Matrix = [[int(row == at) for at in range(len(sizes))] for row in range(len(sizes))]
+        self._costs = [1] * len(sizes)
+
+    def duals(self) -> list[int]:
+        """Weights of the sizes, over `denominator`."""
+        return [
+            sum(cost * row[at] for cost, row in zip(self._costs, self.inverse, strict=True))
+            for at in range(len(self.sizes))
+        ]
+
+    def entering(self) -> tuple[list[int] | None, int]:
+        """A column that makes the cover cheaper and what it costs: covering too much of a size where its weight is below 0, else the
+        pattern that is worth most. None: there is none, the basis is best."""
+        weights = self.duals()
+        lowest = min(weights)
+        if lowest < 0:
+            return [-1 if at == weights.index(lowest) else 0 for at in range(len(self.sizes))], 0
+        best, pattern = _knapsack(self.sizes, weights)
+        return (pattern, 1) if best[CELLS] > self.denominator else (None, 0)
+
+    def pivot(self, column: Sequence[int], cost: int) -> bool:
+        """The column enters, the basic one that runs out first leaves (the first of equals). False: none runs out."""
+        entering = [_dot(row, column) for row in self.inverse]
+        held = [_dot(row, self.demand) for row in self.inverse]
+        leaving = -1
+        for row, rate in enumerate(entering):
+            if rate > 0 and (leaving < 0 or held[row] * entering[leaving] < held[leaving] * rate):
+                leaving = row
+        if leaving < 0:
+            return False
+        rate, gone = entering[leaving], self.inverse[leaving]
+        self.inverse = [
+            gone if row == leaving else _eliminate(values, gone, entering[row], rate, self.denominator)
+            for row, values in enumerate(self.inverse)
+        ]
+        self._costs[leaving] = cost
+        self.denominator = rate
+        return True
+
+
+def _eliminate(values: list[int], gone: list[int], factor: int, rate: int, denominator: int) -> list[int]:
+    return [(rate * value - factor * other) // denominator for value, other in zip(values, gone, strict=True)]
+
+
+def _dot(one: Sequence[int], other: Sequence[int]) -> int:
+    return sum(a * b for a, b in zip(one, other, strict=True) if a and b)
+
+
+def _knapsack(sizes: Sequence[int], weights: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Most weight by free cells, and how many of each size make the most of a whole device. Sizes may be used again."""
+    best = [0] * (CELLS + 1)
+    choice = [-1] * (CELLS + 1)
+    for at, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
+        if weight > 0:
+            for cells in range(size, CELLS + 1):
+                if best[cells - size] + weight > best[cells]:
+                    best[cells] = best[cells - size] + weight
+                    choice[cells] = at
+    for cells in range(1, CELLS + 1):
+        if best[cells] <= best[cells - 1]:
+            best[cells], choice[cells] = best[cells - 1], -1
+    return best, _unpack(sizes, choice)
+
+
+def _unpack(sizes: Sequence[int], choice: Sequence[int]) -> list[int]:
+    pattern = [0] * len(sizes)
+    cells = CELLS
+    while cells > 0:
+        if choice[cells] < 0:
+            cells -= 1
+        else:
+            pattern[choice[cells]] += 1
+            cells -= sizes[choice[cells]]
+    return pattern
