@@ -17,7 +17,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tick", type=float, default=0.001, metavar="SECONDS", help="between tasks without times (0.001)"
     )
-    parser.add_argument("--policy", metavar="NAME", help="how nodes are ranked: fragment, pack, spread, …")
+    parser.add_argument("--policy", metavar="NAME", help="how nodes are ranked; several with commas: a table")
     parser.add_argument("--seed", type=int, metavar="N", help="in place of the scenario's")
     parser.add_argument("--events", type=Path, metavar="OUT.jsonl", help="write the event log")
     parser.add_argument("--placements", type=Path, metavar="OUT.csv", help="write every placement")
@@ -32,7 +32,8 @@ def _simulate(options: argparse.Namespace) -> int:
     if options.scenario is None and (options.nodes is None or options.tasks is None):
         raise Usage("--nodes and --tasks go together")
     if options.policy is not None:
-        _check_policy(options.policy)
+        for name in options.policy.split(","):
+            _check_policy(name.strip())
     return simulate(
         options.scenario,
         nodes=options.nodes,

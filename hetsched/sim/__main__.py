@@ -15,7 +15,7 @@ def main() -> int:
     parser.add_argument("scenario", nargs="?", type=Path, help="a scenario file, YAML or JSON")
     parser.add_argument("--nodes", type=Path, help="CSV of nodes, in the columns of the openb trace")
     parser.add_argument("--tasks", type=Path, help="CSV of tasks, likewise")
-    parser.add_argument("--policy", help="preset to rank nodes by")
+    parser.add_argument("--policy", help="preset to rank nodes by; several with commas: a table")
     parser.add_argument("--seed", type=int, help="in place of the scenario's")
     parser.add_argument("--events", type=Path, help="write the event log here, one JSON object a line")
     parser.add_argument("--placements", type=Path, help="write every placement here, as CSV")

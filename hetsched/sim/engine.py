@@ -7,7 +7,7 @@ say to the step's orders follows at the same instant, until nobody has anything 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -36,6 +36,9 @@ MOST_ROUNDS = 10_000
 
 MOST_IDLE_WAKES = 1_000
 """Without `until`: the end, when nothing runs or is to come and the scheduler woke so often for nothing."""
+
+KNOWS_MIX = ("fgd",)
+"""Presets that are defined by a mix known beforehand: it is that of the file."""
 
 DROPPED = "does not fit at its decision; dropped, as in the FGD protocol"
 
@@ -116,6 +119,14 @@ class Engine:
         """The cluster as it stands before anything happens."""
         queues: list[Input] = [SetQueue(queue=queue) for queue in self.scenario.queues]
         self._instant(queues + [said for node in self.scenario.nodes for said in self.machines.up(node.name)])
+        if self.scenario.config.policy.preset in KNOWS_MIX:
+            self.scheduler.know(self._tasks_to_come())
+
+    def _tasks_to_come(self) -> Iterator[Task]:
+        for one in self.scenario.happenings:
+            if one.verb == "submit":
+                submission = one.what.submission if isinstance(one.what, Drop) else one.what
+                yield from (item for item in submission.items if not isinstance(item, Rejection))
 
     def _next_ns(self, next_in_file_ns: int | None) -> int | None:
         wake_ns = self.scheduler.wake_ns()

@@ -129,12 +129,12 @@ def _ask(row: Row) -> tuple[DeviceAsk, ...]:
     if count == 0:
         return ()
     milli = min(_whole(row, "gpu_milli"), 1000) if row.get("gpu_milli") else 1000
-    models = tuple(dict.fromkeys(filter(None, row.get("gpu_spec", "").split("|"))))
+    models = tuple(sorted(set(filter(None, row.get("gpu_spec", "").split("|")))))
     if milli == 1000:
-        return (DeviceAsk(kind="gpu", whole=count, models=models),)
+        return (DeviceAsk(kind="gpu", whole=count, models=models, ordered=False),)
     if milli == 0:
         raise ValueError("gpu_milli is 0 beside num_gpu above 0")
-    return (DeviceAsk(kind="gpu", parts=count, part_milli=milli, models=models),)
+    return (DeviceAsk(kind="gpu", parts=count, part_milli=milli, models=models, ordered=False),)
 
 
 def _names(pods: list[tuple[Task, int | None]]) -> Iterator[str]:

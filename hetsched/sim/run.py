@@ -15,6 +15,7 @@ from typing import Any, TextIO, TypeVar
 
 from hetsched.errors import ScenarioError
 from hetsched.scheduler import Scheduler
+from hetsched.sim.compare import compare, table
 from hetsched.sim.engine import Engine
 from hetsched.sim.log import EventLog
 from hetsched.sim.placements import PlacementsFile
@@ -42,8 +43,15 @@ def simulate(
     as_json: bool = False,
     out: TextIO = sys.stdout,
 ) -> int:
-    """Run it and print the summary to `out`; complaints go to standard error. Returns the exit code. `tick`: seconds."""
+    """Run it and print the summary to `out`; complaints go to standard error. Returns the exit code. `tick`: seconds. Several presets in
+    `policy`, with commas: once each, and a table."""
     try:
+        if policy is not None and "," in policy:
+            if events is not None or placements is not None:
+                raise ScenarioError("--events and --placements are of one run; name one policy")
+            compared = compare(lambda one: _read(scenario, nodes, tasks, one, seed, tick), _names(policy))
+            out.write(json.dumps(compared, indent=2) + "\n" if as_json else table(compared))
+            return OK
         world = _read(scenario, nodes, tasks, policy, seed, tick)
         summary = _run(world, events, placements)
     except ScenarioRefused as error:
@@ -64,6 +72,10 @@ def _read(
     if scenario is None and nodes is not None and tasks is not None:
         return read_trace(nodes, tasks, tick_s=tick, policy=policy, seed=seed)
     raise ScenarioError("give either a scenario file or both --nodes and --tasks")
+
+
+def _names(policies: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in policies.split(",") if name.strip()))
 
 
 def _run(world: Scenario, events: Path | None, placements: Path | None) -> dict[str, Any]:
