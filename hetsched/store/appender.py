@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from hetsched.errors import Deposed, StoreLost
 from hetsched.store.backend import Answer, Link, Verdict
 from hetsched.store.base import Position, Unreachable
+from hetsched.store.ending import end
 from hetsched.store.frame import Frame, encode
 from hetsched.store.patience import Backoff
 
@@ -110,8 +111,7 @@ class Appender:
         """Give what is in flight `timeout_s` to become known; what is not, fails as unknown."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.drained(), timeout_s)
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end(self._task)
         self._fail(StoreLost("the store was closed; what was still in flight may or may not be kept"))
 
     async def _run(self) -> None:
@@ -150,9 +150,7 @@ class Appender:
                 half.result()
         finally:
             self.connected = False
-            for half in halves:
-                half.cancel()
-            await asyncio.gather(*halves, return_exceptions=True)
+            await end(*halves, again_s=0.05)
             await link.close()
 
     async def _send_all(self, link: Link) -> None:

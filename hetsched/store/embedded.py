@@ -21,6 +21,7 @@ from hetsched.errors import StoreLost
 from hetsched.store import launcher, server
 from hetsched.store.backend import Health
 from hetsched.store.base import Unreachable
+from hetsched.store.ending import end
 from hetsched.store.redis import RedisBackend, connection_pool
 
 log = logging.getLogger("hetsched.store")
@@ -53,8 +54,7 @@ class Supervisor:
     async def unwatch(self) -> None:
         """From here on the server's end is wanted."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end(self._task)
 
     async def stop(self, asked: bool) -> None:
         """See to it that the server ends. `asked`: it was told to shut down and gets a while to do so by itself."""
@@ -63,9 +63,9 @@ class Supervisor:
         if process is None:
             return
         ends = [process.terminate, process.kill]
-        for end in [(lambda: None), *ends] if asked else ends:
+        for act in [(lambda: None), *ends] if asked else ends:
             with contextlib.suppress(ProcessLookupError):
-                end()
+                act()
             try:
                 await asyncio.wait_for(process.wait(), STOP_PATIENCE_S)
                 return

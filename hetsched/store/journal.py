@@ -18,6 +18,7 @@ from hetsched.errors import Deposed, StoreLost
 from hetsched.store.appender import Appender
 from hetsched.store.backend import Backend, Head, Health
 from hetsched.store.base import START, Durability, JournalCorrupt, Opened, Position, StoreStats, Unreachable
+from hetsched.store.ending import end
 from hetsched.store.frame import follow
 from hetsched.store.identity import DirectoryLock, Identity
 from hetsched.store.keeper import SnapshotKeeper
@@ -182,8 +183,7 @@ class Journal:
             return
         self._closed = True
         if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.gather(self._upkeep, return_exceptions=True)
+            await end(self._upkeep)
         if self._appender is not None:
             await self._appender.close(CLOSE_PATIENCE_S)
             if self._health.durability is not Durability.RELAXED:
