@@ -83,8 +83,10 @@ async def run_agent(
 
 
 def agent_directory(data_dir: Path, name: str) -> Path:
-    """Made if need be. Other users may pass through an agent's directories where it runs tasks as them; files are its own alone."""
+    """Made if need be; absolute, because shims work elsewhere. Other users may pass through an agent's directories where it runs tasks
+    as them; files are its own alone."""
     mode = 0o711 if os.geteuid() == 0 else 0o700
+    data_dir = data_dir.absolute()
     directory = data_dir / "agent" / quote(name, safe="")
     for path in (data_dir, data_dir / "agent", directory, directory / "tasks"):
         make_directory(path, mode)

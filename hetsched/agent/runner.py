@@ -230,6 +230,7 @@ class Runner:
                 self._do(self.attempts.started(key, pid=found.task_pid, at=found.started_at))
             self._watch(key, *found.shim)
         else:
+            log.warning("%s attempt %d: no sign of its shim, asked again; shims.log may say more", *key)
             self._nursery.ask(self._spool.path(key))  # harmless twice: the first shim claims it
             self._later(lambda: self._look_after(key))
 

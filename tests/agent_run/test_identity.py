@@ -53,6 +53,14 @@ def test_names_stay_inside_and_long_ones_are_hashed(data_dir: Path) -> None:
     assert agent_directory(data_dir, "../x").relative_to(data_dir) == Path("agent/..%2Fx")
 
 
+def test_a_directory_that_is_named_from_here_is_found_from_anywhere(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shims work in `/`: with `hetsched agent --data here` no task ever started."""
+    monkeypatch.chdir(data_dir)
+    assert agent_directory(Path("here"), "n") == data_dir / "here" / "agent" / "n"
+
+
 def test_the_lease_only_moves_forward_and_a_broken_file_is_no_lease(data_dir: Path) -> None:
     kept = lease.Lease(str(data_dir / "lease"))
     assert kept.deadline_ns == 0
