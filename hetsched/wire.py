@@ -48,7 +48,8 @@ class DeviceReading(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Hello(Message, frozen=True, array_like=True, tag="hello"):
-    """First message. `highest_epoch`: largest the agent ever obeyed. `cluster`: id it belongs to ("" = none yet)."""
+    """First message. `highest_epoch`: largest the agent ever obeyed. `cluster`: id it belongs to ("" = none yet).
+    `instance`: which data directory, made up once with it ("" = not told); two agents on one machine differ in nothing else."""
 
     protocol: int
     node: NodeSpec
@@ -57,6 +58,7 @@ class Hello(Message, frozen=True, array_like=True, tag="hello"):
     highest_epoch: int
     cluster: str
     version: str
+    instance: str = ""
 
 
 class Heartbeat(Message, frozen=True, array_like=True, tag="heartbeat"):

@@ -94,6 +94,7 @@ class Agent:
             highest_epoch=known.highest_epoch if attempts else 0,
             cluster=known.cluster if attempts else "",
             version=hetsched.__version__,
+            instance=known.instance,
         )
 
     def welcomed(self, welcome: wire.Welcome) -> str:

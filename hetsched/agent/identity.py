@@ -1,5 +1,8 @@
 """Who this agent is and whom it has obeyed, on disk: the cluster, the highest epoch, and the lock that keeps a second agent out.
 
+`instance` tells this directory from any other: a second agent on the machine that was given the same name by mistake differs in nothing
+else, and whoever believed it would start again what the first one runs.
+
 Promises: an order of an epoch below the highest seen is never obeyed, across restarts too, because the new highest is on disk
 before the first order under it; an agent that runs something, or has an end to tell, never changes its cluster.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 from pathlib import Path
 
 from hetsched.agent.shim import files
@@ -26,6 +30,10 @@ class Identity:
         kept = files.read_whole(self._handle, _FILE) or {}
         self.cluster: str = kept.get("cluster", "")
         self.highest_epoch: int = kept.get("highest_epoch", 0)
+        self.instance: str = kept.get("instance", "")
+        if not self.instance:
+            self.instance = secrets.token_hex(8)
+            self._keep(self.cluster, self.highest_epoch)
 
     def refusal(self, cluster: str, epoch: int, *, holds_attempts: bool) -> str:
         """Why a daemon of this cluster and epoch is not obeyed; "" = it is."""
@@ -44,8 +52,12 @@ class Identity:
         """Keeps whom we obey from now on. Durable when it returns."""
         if (cluster, epoch) == (self.cluster, self.highest_epoch):
             return
-        files.write_whole(self._handle, _FILE, {"cluster": cluster, "highest_epoch": epoch}, durable=True)
+        self._keep(cluster, epoch)
         self.cluster, self.highest_epoch = cluster, epoch
+
+    def _keep(self, cluster: str, epoch: int) -> None:
+        content = {"cluster": cluster, "highest_epoch": epoch, "instance": self.instance}
+        files.write_whole(self._handle, _FILE, content, durable=True)
 
     def close(self) -> None:
         """Another agent may have the directory."""

@@ -44,6 +44,8 @@ def fault_of(hello: wire.Hello) -> str:
         return f"its node makes no sense: {faults or problem.detail}"
     except ProtocolFault as fault:
         return str(fault)
+    if len(hello.instance) > LONGEST_WORD:
+        return f"the agent's instance has over {LONGEST_WORD} characters"
     return _fault_of_words(hello.node) or _fault_of_ids(hello.node)
 
 

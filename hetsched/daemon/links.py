@@ -58,6 +58,9 @@ class Links:
         self.by_node: dict[str, AgentLink] = {}
         self._tell = tell
         self._judge = judge
+        self._instances: dict[
+            str, tuple[str, str]
+        ] = {}  # node → (boot id, instance) of who may have something alive there
         self._silences = Silences(terms.lease_s, grace_s, self._lose)
         self._sessions = itertools.count(terms.epoch * SESSIONS_PER_EPOCH + 1)
         self._pull_timer: asyncio.TimerHandle | None = None
@@ -132,7 +135,17 @@ class Links:
         present = self.by_node.get(hello.node.name)
         if present is not None and present.boot_id != hello.node.boot_id and self._is_fresh(present):
             return f"another machine is connected as {hello.node.name!r}; give this one another name with --name"
-        return self._judge(hello)
+        return self._fault_of_twin(hello) or self._judge(hello)
+
+    def _fault_of_twin(self, hello: wire.Hello) -> str:
+        """A second agent of one machine under one name: it knows nothing of what the first one runs, and would be given it again."""
+        boot_id, instance = self._instances.get(hello.node.name, ("", ""))
+        if not instance or not hello.instance or hello.instance == instance or hello.node.boot_id != boot_id:
+            return ""
+        return (
+            f"another agent of this machine, with another data directory, is {hello.node.name!r}; give this one another --name, "
+            "or wait until nothing of the other one can be alive (its lease and the grace of its tasks)"
+        )
 
     def _is_fresh(self, link: AgentLink) -> bool:
         return asyncio.get_running_loop().time() - link.heard_s < self.terms.lease_s
@@ -145,6 +158,7 @@ class Links:
             before.replaced = True
             before.cut()
         self._silences.end(node)
+        self._instances[node] = (link.boot_id, hello.instance)
         self.by_node[node] = link
         link.send(wire.Welcome(link.session, terms.epoch, terms.cluster, terms.lease_s, terms.heartbeat_s))
         self._tell(NodeJoined(node=hello.node, session=link.session, attempts=attempts_of(hello), actor=link.actor))
@@ -169,6 +183,7 @@ class Links:
     def _lose(self, node: str) -> None:
         log.warning("%s is lost: not heard for %.0f s", node, self._silences.patience_s(node))
         self.readings.forget(node)
+        self._instances.pop(node, None)
         self._tell_if_open(NodeLost(node=node, actor="daemon"))
 
     def _tell_if_open(self, item: Input) -> None:

@@ -98,3 +98,17 @@ def test_agents_that_begin_together_share_their_data_directory(data_dir: Path) -
     with ThreadPoolExecutor(16) as threads:
         paths = list(threads.map(lambda name: agent_directory(data_dir / "new", name), names))
     assert {path.name for path in paths} == set(names)
+
+
+def test_an_agent_is_known_by_its_directory_across_restarts_and_epochs(data_dir: Path, tmp_path: Path) -> None:
+    first = Identity(data_dir)
+    instance = first.instance
+    first.obey("c1", 5)
+    first.close()
+    again = Identity(data_dir)
+    assert (again.instance, again.cluster, again.highest_epoch) == (instance, "c1", 5) and instance
+    (tmp_path / "other").mkdir()
+    other = Identity(tmp_path / "other")
+    assert other.instance != instance
+    other.close()
+    again.close()

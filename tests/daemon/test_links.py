@@ -154,8 +154,10 @@ async def test_a_closed_link_is_silent_at_once_and_lost_only_after_lease_grace_a
     monkeypatch.setattr("hetsched.daemon.silence.MARGIN_S", 0.05)
     world = World(lease_s=0.1)
     world.grace_s = 0.2
+    began = (
+        asyncio.get_running_loop().time()
+    )  # before it is heard, so that a slow machine only lengthens what is measured
     socket = await world.connect()
-    began = asyncio.get_running_loop().time()
     socket.hang_up()
     await until(lambda: world.told(NodeSilent))
     assert asyncio.get_running_loop().time() - began < 0.1 and not world.told(NodeLost)
@@ -224,6 +226,32 @@ async def test_another_machine_with_the_name_of_a_live_node_is_refused() -> None
     other = await world.connect("n1", boot_id="theirs")
     assert "another machine" in other.got(wire.Refused)[0].reason
     assert len(world.told(NodeJoined)) == 1
+
+
+async def test_a_twin_on_the_same_machine_is_refused_until_nothing_of_the_first_can_be_alive() -> None:
+    world = World(lease_s=0.05)
+    first = await world.connect("n1", instance="one")
+    twin = await world.connect("n1", instance="two")
+    assert "another data directory" in twin.got(wire.Refused)[0].reason
+    assert len(world.told(NodeJoined)) == 1
+    again = await world.connect("n1", instance="one")
+    assert again.got(wire.Welcome)
+    await until(lambda: first.closed)
+    again.hang_up()
+    await until(lambda: world.told(NodeSilent))
+    early = await world.connect("n1", instance="two")
+    assert early.got(wire.Refused), "the tasks of the first may live on: their shims have their lease"
+    await until(lambda: world.told(NodeLost), 10)
+    late = await world.connect("n1", instance="two")
+    assert late.got(wire.Welcome)
+
+
+async def test_a_machine_that_has_booted_may_come_with_a_new_data_directory() -> None:
+    world = World(lease_s=0.05)
+    first = await world.connect("n1", instance="one", boot_id="b1")
+    first.hang_up()
+    await until(lambda: world.told(NodeSilent))
+    assert (await world.connect("n1", instance="two", boot_id="b2")).got(wire.Welcome)
 
 
 async def test_the_same_machine_replaces_its_old_link_without_falling_silent() -> None:
