@@ -61,7 +61,7 @@ cdef struct TaskRecord:
     uint8_t failures           # attempts that failed; stays at 255
     uint8_t preemptions        # stays at 255
     uint8_t state
-    uint8_t flags              # bits 0..4 the flags of the .pyi, bits 6..7 the qos level
+    uint8_t flags              # bits 0..5 the flags of the .pyi, bits 6..7 the qos level
 
 
 cdef struct AllocationRecord:
@@ -164,6 +164,12 @@ cdef struct AgeClass:
     # Tasks that were submitted close together, and age together. Owner: ageing.
     uint64_t first_sequence
     int64_t begun_ns           # submission of its first task
+
+
+cdef struct EvictionRecord:
+    # An attempt that was evicted. Owner: damping.
+    uint64_t sequence          # of the task, which is never given out again
+    int64_t at_ns              # when it was told to stop
 
 
 cdef struct LaneRecord:
@@ -298,6 +304,12 @@ cdef struct Tables:
     int64_t* checkpoints       # distinct values of checkpoint_ns; [0] = 0
     uint32_t checkpoints_used
     uint32_t checkpoints_capacity
+
+    EvictionRecord* evictions  # of the last twenty minutes, oldest end first
+    uint32_t evictions_used
+    uint32_t evictions_capacity
+    uint64_t oscillations      # evictions of tasks that had been evicted within the last ten minutes
+    int64_t damped_until_ns    # derived: when the next task stops being damped, 0 = none
 
     AllocationRecord* allocations
     uint32_t allocations_used

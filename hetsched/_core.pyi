@@ -34,6 +34,8 @@ HELD_OPERATOR: Final[int]
 HELD_DEPENDENCY: Final[int]
 CLAIMING: Final[int]  # a preemptor whose victims have not all ended; holds a claim, is in no lane
 DEADLINE_RELATIVE: Final[int]
+SHAKEN: Final[int]  # evicted twice within DAMPED_NS: not evictable until DAMPED_NS after its next start. The core's own, never given
+DAMPED_NS: Final[int]
 
 # ---- lanes of a placement, presets, resources of a queue
 LANE_BATCH: Final[int]
@@ -276,6 +278,8 @@ class Core:
     def fragmentation(self, kind: int) -> tuple[int, int]:
         """(fragment_milli, free_milli): of the kind's free capacity the part that the recent mix of shapes cannot use, each shape weighted by how
         often it was asked (Weng et al., Beware of Fragmentation, USENIX ATC 2023, section 4)."""
+    def oscillations(self) -> int:
+        """Evictions of tasks that had been evicted within the last ten minutes, ever."""
     def memory(self) -> dict[str, int]:
         """Bytes held per table; `per_waiting_task` = all that grows with a waiting task, divided."""
     def shape_pending(self, shape: int) -> int: ...

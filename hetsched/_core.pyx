@@ -8,7 +8,7 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   fit                                        where it can go, on which devices, and what holding them means
   fragment, price, published, terms          how good a node is, each in its way
   score, rank                                where it goes best
-  gang, lift, victims, decide                what is done about it
+  gang, damping, lift, victims, decide       what is done about it
   allocate, apply, facts                     what it does to the tables, and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
   check, check_derived                       what must hold
@@ -37,12 +37,14 @@ cdef extern from *:
     #define HETSCHED_CHECKED 0
     #endif
     #define MINUTE_NS INT64_C(60000000000)
+    #define DAMPING_NS INT64_C(600000000000)
     #define AGE_NEAR_NS INT64_C(10000000000)
     #define AGE_CLASS_LEAST_NS INT64_C(30000000000)
     #define AGE_CLASS_MOST_NS INT64_C(48000000000)
     """
     const int HETSCHED_CHECKED
     const int64_t MINUTE_NS
+    const int64_t DAMPING_NS           # CONTRACT, section 7, Ageing
     const int64_t AGE_NEAR_NS          # submitted closer than this, ageing turns nobody round
     const int64_t AGE_CLASS_LEAST_NS
     const int64_t AGE_CLASS_MOST_NS    # with AGE_NEAR_NS below a minute, so that neighbours never differ by a point
@@ -60,6 +62,7 @@ cdef enum:
     SKIPPED_ = 11
     PREEMPTIBLE_ = 1
     CLAIMING_ = 8
+    SHAKEN_ = 32
     LANE_BATCH_ = 0
     LANE_IMMEDIATE_ = 1
     POLICY_FRAGMENT_ = 0
@@ -87,7 +90,8 @@ NEVER_NS = INT64_MAX
 FREE, QUEUED, HELD, BACKOFF, PLACED, RUNNING, STOPPING, SUCCEEDED, FAILED, CANCELLED, EXPIRED, SKIPPED = range(12)
 STATE_NAMES = ("free", "queued", "held", "backoff", "placed", "running", "stopping",
                "succeeded", "failed", "cancelled", "expired", "skipped")
-PREEMPTIBLE, HELD_OPERATOR, HELD_DEPENDENCY, CLAIMING, DEADLINE_RELATIVE = 1, 2, 4, 8, 16
+PREEMPTIBLE, HELD_OPERATOR, HELD_DEPENDENCY, CLAIMING, DEADLINE_RELATIVE, SHAKEN = 1, 2, 4, 8, 16, 32
+DAMPED_NS = DAMPING_NS
 LANE_BATCH, LANE_IMMEDIATE = 0, 1
 TERM_NAMES = ("told", "fragment", "pack", "spread", "load")
 POLICY_FRAGMENT, POLICY_PACK, POLICY_SPREAD, POLICY_FIRST_FIT, POLICY_PRICE = range(5)
@@ -114,6 +118,7 @@ include "_core/published.pxi"
 include "_core/score.pxi"
 include "_core/rank.pxi"
 include "_core/gang.pxi"
+include "_core/damping.pxi"
 include "_core/lift.pxi"
 include "_core/victims.pxi"
 include "_core/decide.pxi"

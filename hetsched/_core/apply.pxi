@@ -155,6 +155,7 @@ cdef int apply_placed(Tables* t, uint32_t slot, uint32_t node, uint8_t lane, uin
 
 cdef int apply_started(Tables* t, uint32_t slot) except -1 nogil:
     t.allocations[t.tasks[slot].place].started_ns = t.now_ns
+    note_damped_start(t, &t.tasks[slot])
     set_state(t, slot, RUNNING_)
     return 0
 
@@ -182,16 +183,35 @@ cdef int apply_ended(Tables* t, uint32_t slot, uint8_t state, uint32_t* claim) e
 
 cdef int apply_requeued(Tables* t, uint32_t slot, uint8_t hold, uint32_t* claim) except -1 nogil:
     cdef TaskRecord* task = &t.tasks[slot]
+    if hold & PREEMPTED_BIT:
+        apply_evicted(t, task)
+    else:
+        calm(t, task)
     release(t, slot, claim)
-    if hold & PREEMPTED_BIT and task.preemptions < 255:
-        task.preemptions += 1
     task.flags |= hold & HELD_FLAGS
     set_state(t, slot, HELD_ if hold & HELD_FLAGS else QUEUED_)
     return 0
 
 
+cdef int apply_evicted(Tables* t, TaskRecord* task) except -1 nogil:
+    """What the end of an attempt that had to go means for the next one."""
+    cdef bint is_second
+    if task.preemptions < 255:
+        task.preemptions += 1
+    note_eviction(t, task.sequence, task.changed_ns if task.state == STOPPING_ else t.now_ns, &is_second)
+    task.flags = task.flags | SHAKEN_ if is_second else task.flags & ~SHAKEN_
+    return 0
+
+
+cdef inline void calm(Tables* t, TaskRecord* task) noexcept nogil:
+    """An attempt ended in another way: the start that was protected is over, if there was one."""
+    if t.allocations[task.place].started_ns > 0:
+        task.flags &= ~SHAKEN_
+
+
 cdef int apply_backed_off(Tables* t, uint32_t slot, uint32_t* claim) except -1 nogil:
     cdef TaskRecord* task = &t.tasks[slot]
+    calm(t, task)
     release(t, slot, claim)
     if task.failures < 255:
         task.failures += 1

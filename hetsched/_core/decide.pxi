@@ -9,6 +9,7 @@ cdef int64_t decide_levels(Tables* t, int levels, bint preempt, int lane) except
     cdef uint8_t code
     t.rounds += 1
     age_lanes(t)
+    let_time_tell(t)
     unpark(t)
     for qos in range(LEVELS):
         if (levels >> qos) & 1:

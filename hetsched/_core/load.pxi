@@ -2,6 +2,10 @@
 #
 # Promises: a damaged or foreign dump is refused before anything is built from it.
 
+cdef enum:
+    FIXED_SECTIONS = 13        # then one a shape, and the runs of devices
+
+
 cdef list read_sections(bytes data):
     if data[:8] != MAGIC:
         raise ValueError("this is no dump of the core, or of another version")
@@ -47,13 +51,14 @@ cdef int load_tables(Tables* t, list sections) except -1:
     t.shapes_used = fill(<void**> &t.shapes, &t.shapes_capacity, sizeof(ShapeRecord), sections[9])
     t.queues_used = fill(<void**> &t.queues, &t.queues_capacity, sizeof(QueueRecord), sections[10])
     t.gangs_used = fill(<void**> &t.gangs, &t.gangs_capacity, sizeof(GangRecord), sections[11])
+    t.evictions_used = fill(<void**> &t.evictions, &t.evictions_capacity, sizeof(EvictionRecord), sections[12])
     for at in range(t.shapes_used):
         t.shapes[at].levels = NULL
         t.shapes[at].levels_size = 0
         reserved = 0
-        t.shapes[at].levels_size = fill(<void**> &t.shapes[at].levels, &reserved, 1, sections[12 + at])
+        t.shapes[at].levels_size = fill(<void**> &t.shapes[at].levels, &reserved, 1, sections[FIXED_SECTIONS + at])
     for at in range(65):
-        t.device_runs[at].size = fill(<void**> &t.device_runs[at].at, &t.device_runs[at].capacity, 4, sections[12 + t.shapes_used + at])
+        t.device_runs[at].size = fill(<void**> &t.device_runs[at].at, &t.device_runs[at].capacity, 4, sections[FIXED_SECTIONS + t.shapes_used + at])
     return 0
 
 
@@ -62,6 +67,7 @@ cdef int rebuild(Tables* t) except -1:
     cdef uint32_t at
     cdef int part
     t.age_clock_ns = t.now_ns
+    t.damped_until_ns = 1
     for at in range(t.shapes_used):
         t.shapes[at].pending = 0
         t.shapes[at].column = NONE_

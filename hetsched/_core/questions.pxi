@@ -119,6 +119,9 @@ cdef class Questions(PricingDoors):
             measure_fragment(&self.t, kind, &fragment_milli, &free_milli)
         return fragment_milli, free_milli
 
+    def oscillations(self):
+        return self.t.oscillations
+
     def memory(self):
         cdef Tables* t = &self.t
         cdef uint32_t at

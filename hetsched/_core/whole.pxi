@@ -6,7 +6,7 @@
 # Format: magic, then sections of (length 8, bytes) in the order of SECTIONS below, crc32 of all that at the end. The first section says
 # the size of every record, so that a build with another layout refuses instead of misreading.
 
-MAGIC = b"hetcore2"
+MAGIC = b"hetcore3"
 
 
 cdef bytes raw(const void* data, size_t size):
@@ -15,7 +15,7 @@ cdef bytes raw(const void* data, size_t size):
 
 cdef bytes sizes_section():
     sizes = (sizeof(TaskRecord), sizeof(AllocationRecord), sizeof(NodeRecord), sizeof(DeviceRecord), sizeof(ShapeRecord),
-             sizeof(QueueRecord), sizeof(GangRecord), sizeof(Scalars))
+             sizeof(QueueRecord), sizeof(GangRecord), sizeof(EvictionRecord), sizeof(Scalars))
     return b"".join([size.to_bytes(4, "little") for size in sizes])
 
 
@@ -23,7 +23,7 @@ cdef struct Scalars:
     # What the tables are besides records.
     int64_t now_ns, blast_radius, mix_total, mix_since, mix_every
     int64_t mix_weight[MIX_SHAPES]
-    uint64_t next_sequence
+    uint64_t next_sequence, oscillations
     uint32_t tasks_free, allocations_free, nodes_free, gangs_free, mix_size, policy
     uint32_t mix[MIX_SHAPES]
     uint32_t key_free[ARENA_CLASSES]
@@ -39,7 +39,7 @@ cdef void read_scalars(Tables* t, Scalars* scalars) noexcept nogil:
     scalars.mix_total, scalars.mix_since, scalars.mix_every, scalars.mix_size = t.mix_total, t.mix_since, t.mix_every, t.mix_size
     memcpy(scalars.mix, t.mix, sizeof(scalars.mix))
     memcpy(scalars.mix_weight, t.mix_weight, sizeof(scalars.mix_weight))
-    scalars.next_sequence, scalars.policy = t.next_sequence, t.policy
+    scalars.next_sequence, scalars.policy, scalars.oscillations = t.next_sequence, t.policy, t.oscillations
     scalars.tasks_free, scalars.allocations_free = t.tasks_free, t.allocations_free
     scalars.nodes_free, scalars.gangs_free = t.nodes_free, t.gangs_free
     memcpy(scalars.key_free, t.keys.free_first, sizeof(scalars.key_free))
@@ -53,7 +53,7 @@ cdef void write_scalars(Tables* t, const Scalars* scalars) noexcept:
     t.mix_total, t.mix_since, t.mix_every, t.mix_size = scalars.mix_total, scalars.mix_since, scalars.mix_every, scalars.mix_size
     memcpy(t.mix, scalars.mix, sizeof(scalars.mix))
     memcpy(t.mix_weight, scalars.mix_weight, sizeof(scalars.mix_weight))
-    t.next_sequence, t.policy = scalars.next_sequence, <uint8_t> scalars.policy
+    t.next_sequence, t.policy, t.oscillations = scalars.next_sequence, <uint8_t> scalars.policy, scalars.oscillations
     t.tasks_free, t.allocations_free = scalars.tasks_free, scalars.allocations_free
     t.nodes_free, t.gangs_free = scalars.nodes_free, scalars.gangs_free
     memcpy(t.keys.free_first, scalars.key_free, sizeof(scalars.key_free))
@@ -81,7 +81,7 @@ cdef class Whole(Questions):
             raw(t.checkpoints, t.checkpoints_used * sizeof(int64_t)),
             raw(t.allocations, t.allocations_used * sizeof(AllocationRecord)), raw(t.pieces.base, <size_t> t.pieces.used * 8),
             plain_nodes(t), raw(t.devices, t.devices_used * sizeof(DeviceRecord)),
-            plain_shapes(t), plain_queues(t), plain_gangs(t),
+            plain_shapes(t), plain_queues(t), plain_gangs(t), raw(t.evictions, t.evictions_used * sizeof(EvictionRecord)),
             *[raw(t.shapes[at].levels, t.shapes[at].levels_size) for at in range(t.shapes_used)],
             *[raw(t.device_runs[at].at, <size_t> t.device_runs[at].size * 4) for at in range(65)],
         ]

@@ -161,6 +161,12 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
         (),
         lambda: [((), store.stats().since_snapshot_bytes)],
     )
+    total(
+        "hetsched_oscillations",
+        "Evictions of tasks that had been evicted within the last ten minutes",
+        (),
+        lambda: [((), view.core.oscillations())],
+    )
     total("hetsched_journal_appends", "Frames confirmed", (), lambda: [((), store.stats().appends_total)])
     total("hetsched_journal_resent", "Frames sent again after a cut", (), lambda: [((), store.stats().resent_total)])
     total("hetsched_snapshots", "Snapshots kept", (), lambda: [((), store.stats().snapshots_total)])

@@ -19,6 +19,7 @@ class Due:
             Timer.TIME_LIMIT: self._time_limit,
             Timer.CLAIM: self._claim,
             Timer.REPAIR: self._repair,
+            Timer.DAMPED: self._damped,
         }
 
     def fire(self) -> None:
@@ -46,6 +47,10 @@ class Due:
     def _claim(self, task: Subject) -> None:
         if self.world.core.task(int(task)).flags & _core.CLAIMING:
             self.world.core.unclaim(int(task))
+
+    def _damped(self, _task: Subject) -> None:
+        """It may be evicted again: whoever is blocked may have a proof now."""
+        self.world.capacity_changed = True
 
     def _repair(self, gang: Subject) -> None:
         """It was not made whole in time: requeue it as a whole."""

@@ -62,7 +62,7 @@ class Follow:
 
     def _started(self, task: int, number: int) -> None:
         self.world.emit("running", task, number)
-        outcomes.watch_time_limit(self.world, task)
+        outcomes.watch_run(self.world, task)
 
     # -- it is told to stop
 
@@ -81,7 +81,7 @@ class Follow:
     def _ended(self, task: int, number: int, state: int, reason: int) -> None:
         why = self._why(task, number, Reason(reason))
         self.world.emit(EVENT_OF_END[state], task, number or None, **({"reason": why} if why else {}))
-        for timer in (Timer.DEADLINE, Timer.TIME_LIMIT, Timer.BACKOFF, Timer.CLAIM):
+        for timer in (Timer.DEADLINE, Timer.TIME_LIMIT, Timer.BACKOFF, Timer.CLAIM, Timer.DAMPED):
             self.world.timers.clear(timer, task)
         self.world.capacity_changed = True
         self.world.dependencies.child_ended(task)
@@ -119,6 +119,7 @@ class Follow:
 
     def _attempt_gone(self, task: int) -> None:
         self.world.timers.clear(Timer.TIME_LIMIT, task)
+        self.world.timers.clear(Timer.DAMPED, task)
         self.world.capacity_changed = True
         body = self.world.body(task)
         row = self.world.core.task(task)

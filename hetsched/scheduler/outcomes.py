@@ -96,8 +96,10 @@ def cancel(world: World, task: int) -> bool:
     return True
 
 
-def watch_time_limit(world: World, task: int) -> None:
-    """The task runs: its limit starts to count."""
+def watch_run(world: World, task: int) -> None:
+    """The task runs: its limit starts to count, and the time in which it is not evicted if it was thrown to and fro."""
+    if world.core.task(task).flags & _core.SHAKEN:
+        world.timers.set(Timer.DAMPED, task, world.books.attempts.live[task].started_ns + _core.DAMPED_NS)
     limit_s = world.body(task).time_limit
     if limit_s is not None:
         started_ns = world.books.attempts.live[task].started_ns

@@ -155,7 +155,7 @@ def rebuild(world: World) -> None:
         if row.flags & _core.HELD_DEPENDENCY:
             outcomes.settle_dependencies(world, task, body)
     for task in core.page(0, EVERYTHING, states_mask((_core.RUNNING,))):
-        outcomes.watch_time_limit(world, task)
+        outcomes.watch_run(world, task)
     _watch_gangs(world)
 
 

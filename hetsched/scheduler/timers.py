@@ -18,6 +18,7 @@ class Timer(IntEnum):
     TIME_LIMIT = 3
     CLAIM = 4
     REPAIR = 5
+    DAMPED = 6
 
 
 Subject = int | str

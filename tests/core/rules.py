@@ -58,6 +58,20 @@ class Book:
     parents: dict[int, int] = field(default_factory=lambda: {0: _core.NONE})
     gangs: dict[int, tuple[int, int]] = field(default_factory=dict)  # min_size, column
     left: dict[int, int] = field(default_factory=dict)  # members that succeeded and are forgotten
+    evicted_ns: dict[int, list[int]] = field(default_factory=dict)  # by sequence: when it was told to go
+    shaken: set[int] = field(default_factory=set)  # sequences: the next start is protected, or was
+
+    def evicted(self, row: _core.TaskRow, now_ns: int) -> None:
+        """The end of an attempt that had to go."""
+        told_ns = row.changed_ns if row.state == _core.STOPPING else now_ns
+        before = self.evicted_ns.setdefault(row.sequence, [])
+        (self.shaken.add if any(told_ns - at <= 600 * 10**9 for at in before) else self.shaken.discard)(row.sequence)
+        before.append(told_ns)
+
+    def over(self, row: _core.TaskRow, was_started: bool) -> None:
+        """An attempt ended in another way."""
+        if was_started:
+            self.shaken.discard(row.sequence)
 
     def node(self, slot: int, cpu: int, memory: int, devices: list[tuple[int, int, int, int, int]]) -> None:
         self.nodes[slot] = Node(cpu, memory, [Device(*row) for row in devices])
@@ -93,8 +107,9 @@ class Holding:
 class Snapshot:
     """The core before a decision, and what its facts make of it."""
 
-    def __init__(self, core: Core, book: Book) -> None:
+    def __init__(self, core: Core, book: Book, now_ns: int = 0) -> None:
         self.core, self.book = core, book
+        self.now_ns = now_ns
         self.rows = {task: core.task(task) for task in core.page(-1, 10**6, (1 << 12) - 1)}
         self.state = {task: row.state for task, row in self.rows.items()}
         self.holdings: dict[int, Holding] = {}
@@ -106,7 +121,6 @@ class Snapshot:
             if claim is not None:
                 self.claimed_victims.update(claim[2])
                 self.holdings[task] = self.claim_of(task, claim[0])
-        self.now_ns = 0
 
     def claim_of(self, task: int, node: int) -> Holding:
         return Holding(task, node, CLAIMS[task])
@@ -168,6 +182,13 @@ class Snapshot:
 
     # ---------------------------------------------------------------- victims
 
+    def is_damped(self, task: int) -> bool:
+        if self.rows[task].sequence not in self.book.shaken:
+            return False
+        placement = self.core.placement(task)
+        started_ns = placement.started_ns if placement is not None else 0
+        return started_ns == 0 or self.now_ns - started_ns < 600 * 10**9
+
     def present(self, gang: int) -> int:
         members = self.core.gang_members(gang)
         here = sum(self.state[member] in (_core.PLACED, _core.RUNNING, _core.SUCCEEDED) for member in members)
@@ -180,6 +201,7 @@ class Snapshot:
             if row.qos > preemptor_qos
             and row.flags & _core.PREEMPTIBLE
             and row.gang == _core.NONE
+            and not self.is_damped(task)
             and self.state[task] in (_core.PLACED, _core.RUNNING)
             and task not in self.claimed_victims
         ]
@@ -206,6 +228,7 @@ class Snapshot:
             row = self.rows[victim]
             assert row.qos > self.rows[task].qos and row.flags & _core.PREEMPTIBLE
             assert self.state[victim] in (_core.PLACED, _core.RUNNING) and victim not in self.claimed_victims
+            assert not self.is_damped(victim), f"{victim} was evicted twice already"
         assert self.fits(task, node, gone), "it evicts and does not fit"
         for unit in self.units(victims):
             assert not self.fits(task, node, gone - unit), f"{sorted(unit)} need not go"
@@ -310,7 +333,7 @@ def surely_ahead(one: _core.TaskRow, other: _core.TaskRow, now_ns: int) -> bool:
     return least > most
 
 
-def judge_order(snapshot: Snapshot, now_ns: int) -> None:
+def judge_order(snapshot: Snapshot) -> None:
     """Of two tasks of one queue, level and shape the one that surely goes first does not wait while the other was placed."""
     single = [
         task
@@ -325,10 +348,12 @@ def judge_order(snapshot: Snapshot, now_ns: int) -> None:
         for other in placed:
             there = snapshot.rows[other]
             if (row.queue, row.qos, row.shape) == (there.queue, there.qos, there.shape):
-                assert not surely_ahead(row, there, now_ns), f"task {other} was placed, task {task} goes before it"
+                assert not surely_ahead(row, there, snapshot.now_ns), (
+                    f"task {other} was placed, task {task} goes before it"
+                )
 
 
-def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool, now_ns: int = 0) -> None:
+def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> None:
     """One decide(): every placement and claim in turn, then that nobody who fits was left."""
     begun: dict[int, int] = {}
     for fact in facts:
@@ -354,7 +379,7 @@ def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool, now_
         else:
             raise AssertionError(f"decide() wrote {fact}")
     judge_gangs(snapshot, begun)
-    judge_order(snapshot, now_ns)
+    judge_order(snapshot)
     judge_rest(snapshot, levels, evicts)
 
 

@@ -130,11 +130,14 @@ class Chaos:
     def finish_stopping(self) -> None:
         task = self.some(_core.STOPPING)
         if task is not None:
+            self.book.evicted(self.core.task(task), self.world.now_ns)
             self.core.requeue(task, 1, preempted=True, hold=self.random.choice((0, 0, 2)))
 
     def fail(self) -> None:
         task = self.some(_core.PLACED, _core.RUNNING, _core.STOPPING)
-        if task is not None:
+        placement = None if task is None else self.core.placement(task)
+        if task is not None and placement is not None:
+            self.book.over(self.core.task(task), placement.started_ns > 0)
             self.random.choice((self.core.back_off, self.core.requeue))(task, 4)
 
     def stop(self) -> None:
@@ -216,14 +219,12 @@ class Chaos:
         self.level(self.random.choice(self.shapes), self.random.choice(self.nodes))
 
     def decide(self) -> None:
-        before = rules.Snapshot(self.core, self.book)
+        before = rules.Snapshot(self.core, self.book, self.world.now_ns)
         self.world.facts()
         levels = self.random.choice((ALL, ALL, 1, 14))
         evicts = self.random.random() < 0.8
         self.core.decide(levels, evicts)
-        rules.judge(
-            before, self.world.facts(), levels, evicts and self.world.options["blast_radius"] == 0, self.world.now_ns
-        )
+        rules.judge(before, self.world.facts(), levels, evicts and self.world.options["blast_radius"] == 0)
 
     def step(self) -> None:
         happenings = (
