@@ -126,7 +126,11 @@ class Follow:
         if body.on_deadline == "expire" and row.attempt and row.deadline_ns != _core.NEVER_NS:
             self.world.timers.set(Timer.DEADLINE, task, row.deadline_ns)
         gang = self._gang_of(task)
-        if gang is not None and self.books.gangs.is_short(gang) and self.world.timers.when(Timer.REPAIR, gang.name) is None:
+        if (
+            gang is not None
+            and self.books.gangs.is_short(gang)
+            and self.world.timers.when(Timer.REPAIR, gang.name) is None
+        ):
             self.world.timers.set(
                 Timer.REPAIR, gang.name, self.world.now_ns + round(self.world.config.gang.repair * 1e9)
             )
