@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
 from typing import Protocol
@@ -26,7 +28,8 @@ class View(Protocol):
 
 def view_of(board: Board, *, plain: bool) -> View:
     """A picture where somebody can see it move."""
-    return Plain(board) if plain or not sys.stdout.isatty() else Picture(board)
+    can_move = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return Picture(board) if can_move and not plain else Plain(board)
 
 
 class Plain:
@@ -45,12 +48,16 @@ class Plain:
     def __exit__(self, *exc: object) -> None:
         self._over.set()
         self._thread.join()
-        self._tell()
+        with contextlib.suppress(OSError):
+            self._tell()
 
     def _run(self) -> None:
         while not self._over.wait(1.0):
-            self._tell()
-            print(f"{self._board.elapsed_s:5.1f} s  {figures(self._board)}", flush=True)
+            try:
+                self._tell()
+                print(f"{self._board.elapsed_s:5.1f} s  {figures(self._board)}", flush=True)
+            except OSError:
+                return  # nobody reads any more; the demo goes on to its verdict
 
     def _tell(self) -> None:
         """Only the demo's own lines; the events of single tasks would drown them."""
