@@ -16,7 +16,7 @@ cdef enum:
     MAX_DEPTH = 12             # levels of a score tree: 8^11 nodes
     MIX_SHAPES = 32            # shapes that the fragment score looks at
     DOMAINS = 8                # topology columns of a node
-    TERMS = 5                  # of a blended score, see TERM_*
+    TERMS = 6                  # of a blended score, see TERM_*
     ARENA_CLASSES = 40         # blocks of 1..39 units of 8 bytes
     AGE_CLASSES = 256          # classes of submission that are told apart: 255 x 30 s, longer than ageing lasts
 

@@ -44,7 +44,7 @@ POLICY_FRAGMENT: Final[int]
 POLICY_PACK: Final[int]
 POLICY_SPREAD: Final[int]
 POLICY_FIRST_FIT: Final[int]
-TERM_NAMES: Final[tuple[str, ...]]  # of the weights of set_shape_scores, in order: told, fragment, pack, spread, load
+TERM_NAMES: Final[tuple[str, ...]]  # of the weights of set_shape_scores, in order: told, preset, fragment, pack, spread, load
 POLICY_PRICE: Final[int]
 POLICY_RANDOM: Final[int]  # this one and the following as published (_core/published.pxi)
 POLICY_BEST_FIT: Final[int]

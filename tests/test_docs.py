@@ -12,7 +12,7 @@ from hetsched import __version__
 from hetsched.cli.table import TABLE
 
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)\s]*)?\)")
-FILE = re.compile(r"`((?:_core|api|agent|cli|config|daemon|model|scheduler|store|sim)/[\w/]+\.(?:py|pxi|md))`")
+FILE = re.compile(r"`((?:_core|api|agent|cli|config|daemon|model|policy|scheduler|store|sim)/[\w/]+\.(?:py|pxi|md))`")
 
 
 def documents(root: Path) -> list[Path]:

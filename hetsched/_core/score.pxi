@@ -99,6 +99,24 @@ cdef void view_class(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* vie
     shared.free_after = free_devices_after(view, shape)
 
 
+cdef int preset_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, ClassView* shared, int span) noexcept nogil:
+    """0..span - 1, best span - 1."""
+    cdef NodeRecord* node = &t.nodes[slot]
+    cdef int score
+    if t.policy == POLICY_FRAGMENT_:
+        return min(fragment_score(t, slot, shape, view, shared) * span >> 7, span - 1)
+    if t.policy == POLICY_PACK_:
+        return (1000 - free_after(node, shape, view, shared)) * (span - 1) // 1000
+    if t.policy == POLICY_SPREAD_:
+        return free_after(node, shape, view, shared) * (span - 1) // 1000
+    if t.policy == POLICY_PRICE_:
+        return price_score(t, slot, shape, view, shared, span)
+    if t.policy == POLICY_FIRST_FIT_ or t.policy == POLICY_RANDOM_:
+        return 0
+    score = published_score(t, slot, shape, view)
+    return score if span > 100 else score * (span - 1) // 100
+
+
 cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view) noexcept nogil:
     cdef NodeRecord* node = &t.nodes[slot]
     cdef ClassView* shared = &t.class_views[shape.ask_class]
@@ -124,17 +142,6 @@ cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* 
     span = 254 // steps
     if blend != NULL:
         score = blended_step(t, slot, shape, view, shared, blend, span)
-    elif t.policy == POLICY_FRAGMENT_:
-        score = min(fragment_score(t, slot, shape, view, shared) * span >> 7, span - 1)
-    elif t.policy == POLICY_PACK_:
-        score = (1000 - free_after(node, shape, view, shared)) * (span - 1) // 1000
-    elif t.policy == POLICY_SPREAD_:
-        score = free_after(node, shape, view, shared) * (span - 1) // 1000
-    elif t.policy == POLICY_PRICE_:
-        score = price_score(t, slot, shape, view, shared, span)
-    elif t.policy == POLICY_FIRST_FIT_ or t.policy == POLICY_RANDOM_:
-        score = 0
     else:
-        score = published_score(t, slot, shape, view)
-        score = score if span > 100 else score * (span - 1) // 100
+        score = preset_score(t, slot, shape, view, shared, span)
     return <uint8_t> (1 + step * span + score)

@@ -1,8 +1,12 @@
 # A score blended of terms: a byte a node that the scheduler tells (cost model, delay, energy, plug-ins: what needs words or floats) and
-# what only the tables know at this moment (fragment, packing, spreading, load), by integer weights that a shape carries.
+# what only the tables know at this moment (the preset's own score, fragment, packing, spreading, load), by integer weights that a shape carries.
 #
 # Promises: told bytes change when they are told, never by placing; every term is 0..1000, best 1000; a shape without weights is scored
 # by the preset as ever. Derived: neither dumped nor part of the digest, the scheduler tells it again after a restart.
+
+cdef enum:
+    PRESET_SPAN = 128          # steps of the preset's own score as a term: as fine as the finest of them means it
+
 
 cdef BlendRecord* blend_of(Tables* t, ShapeRecord* shape) noexcept nogil:
     """The shape's weights; NULL: the preset decides."""
@@ -38,6 +42,8 @@ cdef int blended(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, C
     cdef int free
     if blend.weights[TERM_TOLD] > 0 and slot < blend.told_size:
         sum += <int64_t> blend.weights[TERM_TOLD] * blend.told[slot] * 1000 // 255
+    if blend.weights[TERM_PRESET] > 0:
+        sum += <int64_t> blend.weights[TERM_PRESET] * preset_score(t, slot, shape, view, shared, PRESET_SPAN) * 1000 // (PRESET_SPAN - 1)
     if blend.weights[TERM_FRAGMENT] > 0:
         sum += <int64_t> blend.weights[TERM_FRAGMENT] * fragment_score(t, slot, shape, view, shared) * 1000 // 127
     if blend.weights[TERM_PACK] > 0 or blend.weights[TERM_SPREAD] > 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from hetsched.config.tree import Config
 from hetsched.model import Qos
@@ -21,6 +21,22 @@ PRESETS = (
     "packing",
     "clustering",
     "fgd",
+    "affinity",
+    "multi-criteria",
+    "least-loaded",
+)
+TERMS = (
+    "performance",
+    "delay",
+    "power",
+    "priority",
+    "locality",
+    "learned",
+    "preset",
+    "fragment",
+    "pack",
+    "spread",
+    "load",
 )
 ORDERS = ("drf", "weighted")
 DURABILITIES = ("fsync", "replicated", "relaxed")
@@ -68,6 +84,7 @@ def _positive(config: Config) -> Iterator[str]:
         "limits.audit_kept",
         "limits.idempotency_keys",
         "limits.shapes",
+        "limits.profiles",
         "limits.watchers",
         "server.header_timeout",
         "server.body_timeout",
@@ -81,6 +98,7 @@ def _positive(config: Config) -> Iterator[str]:
         "agent.log_total_bytes",
         "agent.log_attempts",
         "health.cordon_tasks",
+        "policy.scorer_budget",
     ):
         value = _value(config, key)
         if not 0 < value < math.inf:
@@ -111,6 +129,30 @@ def _ranges(config: Config) -> Iterator[str]:
             yield f"overcommit.{name} is {ratio}, must be from 1 (off) to 100"
     if not 0 < config.health.push_utilization <= 100:
         yield f"health.push_utilization is {config.health.push_utilization}, must be a percentage above 0"
+
+
+def _weights(config: Config) -> Iterator[str]:
+    """Terms that exist, weights that are weights."""
+    policy = config.policy
+    for key, weights in (
+        ("policy.weights", policy.weights),
+        *((f"policy.types.{task_type}", weights) for task_type, weights in policy.types.items()),
+    ):
+        for term in weights:
+            yield from _one_of(f"{key}: the term", term, TERMS)
+        yield from _each_weight(key, weights)
+    for name in policy.scorers:
+        if name in TERMS:
+            yield f"policy.scorers.{name} has the name of a term; rename the entry point"
+    yield from _each_weight("policy.scorers", policy.scorers)
+    if not 1 <= policy.locality <= 100:
+        yield f"policy.locality is {policy.locality}, must be a factor from 1 (off) to 100"
+
+
+def _each_weight(key: str, weights: Mapping[str, float]) -> Iterator[str]:
+    for name, weight in weights.items():
+        if not 0 <= weight <= 100:
+            yield f"{key}.{name} is {weight}, must be a weight from 0 (off) to 100"
 
 
 def _relations(config: Config) -> Iterator[str]:
@@ -148,6 +190,7 @@ _RULES: tuple[Callable[[Config], Iterator[str]], ...] = (
     _positive,
     _not_negative,
     _ranges,
+    _weights,
     _relations,
     _not_yet,
 )

@@ -46,9 +46,15 @@ class Lanes(Section, frozen=True, kw_only=True):
 
 
 class Policy(Section, frozen=True, kw_only=True):
-    """How nodes are ranked."""
+    """How nodes are ranked. `weights`: by term, over the preset's. `types`: the same by type of task. `scorers`: weights of plug-ins.
+    `locality`: factor for a node that holds the task's data. `scorer_budget`: seconds a plug-in may take of one decision."""
 
     preset: str = "price"
+    weights: dict[str, float] = {}
+    types: dict[str, dict[str, float]] = {}
+    locality: float = 1.5
+    scorers: dict[str, float] = {}
+    scorer_budget: float = 0.02
 
 
 class Preemption(Section, frozen=True, kw_only=True):
@@ -89,6 +95,7 @@ class Limits(Section, frozen=True, kw_only=True):
     audit_kept: int = 10_000
     idempotency_keys: int = 100_000
     shapes: int = 16_384
+    profiles: int = 4_096
     watchers: int = 1_000
 
 

@@ -37,7 +37,9 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One machine. `volumes`: data it holds. `boot_id`: changes with every boot. `cpu_single_core`: relative speed of one core."""
+    """One machine. `volumes`: data it holds. `boot_id`: changes with every boot. `cpu_single_core`: relative speed of one core.
+
+    `pue`: power usage effectiveness of its room, at least 1. `network_delay`: to those that it serves, seconds."""
 
     name: str
     cpu_milli: int
@@ -48,6 +50,8 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     devices: tuple[DeviceSpec, ...] = ()
     boot_id: str = ""
     cpu_single_core: float | None = None
+    pue: float | None = None
+    network_delay: float | None = None
 
 
 class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

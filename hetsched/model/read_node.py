@@ -118,6 +118,8 @@ _NODE: dict[str, Reader[Any]] = {
     "volumes": items(volume_name, 1000),
     "devices": items(_group, MOST_DEVICES),
     "cpu_single_core": _positive,
+    "pue": reader.number(1, 100),
+    "network_delay": reader.number(0, 1e6),
 }
 _QUEUE: dict[str, Reader[Any]] = {
     "name": queue_name,

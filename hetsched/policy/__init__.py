@@ -1,7 +1,17 @@
-"""How nodes are ranked beyond what the core does by itself: what the presets need to know of the past.
+"""How nodes are ranked: terms in [0, 1] over nodes, blended by weights; the catalogue of accelerators; plug-ins; learned profiles.
 
-`price` says what free capacity is worth under what is asked. Sans-IO like the scheduler; integers and exact arithmetic only, so that every
-machine prices alike.
+Sans-IO, like the scheduler that asks it. Nothing here runs once per task: terms are vectors over all nodes for one shape, computed when
+the shape or the nodes changed, and the core blends them with what only its tables know (`_core/terms.pxi`).
+
+  presets    which terms there are, who said so, and what each preset weighs them by
+  classify   training, inference, batch or service, from a task's fields
+  catalogue  figures of accelerators by model, a source a row
+  fleet      the nodes as arrays
+  terms      one function a term
+  blend      a shape's terms in, the core's byte a node and its weights out
+  scorers    plug-ins
+  price      what free capacity is worth under what is asked, for the preset of that name; patterns: its linear program
+  profiles   run times learned per (task type, device model, size)
 """
 
 from hetsched.policy.price import Pricer

@@ -15,6 +15,8 @@ from hetsched import _core
 from hetsched._core import NONE, Core
 from hetsched.config import Config
 from hetsched.model import Qos
+from hetsched.policy.presets import is_blended
+from hetsched.policy.profiles import Profiles
 from hetsched.scheduler import words
 from hetsched.scheduler.attempts import Attempt, Attempts, Claimed
 from hetsched.scheduler.cluster import Cluster, same_hardware
@@ -46,6 +48,8 @@ class Books:
         self.cluster = Cluster(core, self.kinds, self.models)
         self.queues = Queues(core, self.kinds)
         self.templates = Templates(core, self.kinds, self.models, self.cluster)
+        self.templates.is_typed = is_blended(config.policy)
+        self.profiles = Profiles(config.limits.profiles)
         self.gangs = Gangs(core, self.cluster)
         self.attempts = Attempts()
         self.backoff_until_ns: dict[int, int] = {}

@@ -70,11 +70,13 @@ class Cluster:
         self.values = Interned("values of topology labels", 1 << 30)
         self.by_name: dict[str, Node] = {}
         self.by_slot: dict[int, Node] = {}
+        self.version = 0  # moves whenever what is said of some node does; derived
 
     # -- word facts
 
     def apply_known(self, spec: NodeSpec) -> Node:
         """First join, or a join with other hardware: the node gets a (new) slot."""
+        self.version += 1
         old = self.by_name.get(spec.name)
         if old is not None:
             self._core.remove_node(old.slot)
@@ -92,6 +94,7 @@ class Cluster:
 
     def apply_described(self, spec: NodeSpec) -> None:
         """The same hardware under other labels, taints or volumes."""
+        self.version += 1
         node = self.by_name[spec.name]
         node.spec = spec
         self._set_domains(node)

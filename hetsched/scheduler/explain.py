@@ -185,6 +185,9 @@ class Explain:
             "node": live.node,
             "devices": [{"id": ident, "share": share} for ident, share in live.devices],
         }
+        terms = self.world.ranking.explain(self.core.task(task).shape, self.books.cluster.by_name[live.node].slot)
+        if terms:
+            out["terms"] = terms
         if stopping is not None:
             out["detail"] += f"; told to stop: {stopping.word}"
         return out

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetsched import _core
 from hetsched._core import Core
 from hetsched.config import Config
 from hetsched.model import Task
 from hetsched.policy import Pricer
+from hetsched.policy.presets import BLENDED
 from hetsched.scheduler import messages, snapshot, words
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.clients import Clients
@@ -22,10 +23,14 @@ from hetsched.scheduler.due import Due
 from hetsched.scheduler.follow import Follow
 from hetsched.scheduler.messages import Input, Turn
 from hetsched.scheduler.nodes import Nodes
+from hetsched.scheduler.ranking import Ranking
 from hetsched.scheduler.submit import Submissions
 from hetsched.scheduler.view import View
 from hetsched.scheduler.window import Window
 from hetsched.scheduler.world import World
+
+if TYPE_CHECKING:
+    from hetsched.policy.scorers import Scorers
 
 PRESETS = {
     "price": _core.POLICY_PRICE,
@@ -39,17 +44,27 @@ PRESETS = {
     "packing": _core.POLICY_PACKING,
     "clustering": _core.POLICY_CLUSTERING,
     "fgd": _core.POLICY_FGD,
+    **dict.fromkeys(BLENDED, _core.POLICY_FIRST_FIT),  # every shape has weights of its own: see ranking
 }
 
 
 class Scheduler:
-    """`view` is the read side. One owner calls `step`, in order; nothing else changes the state."""
+    """`view` is the read side; `scorers` asks the plug-ins (None: in line). One owner calls `step`, in order; nothing else changes
+    the state."""
 
-    def __init__(self, config: Config, *, seed: int = 0, epoch: int = 1, books: Books | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        seed: int = 0,
+        epoch: int = 1,
+        books: Books | None = None,
+        scorers: Scorers | None = None,
+    ) -> None:
         self.config = config
         self.books = books or Books(new_core(config), config)
         self.core: Core = self.books.core
-        self.world = World(self.books, seed, epoch)
+        self.world = World(self.books, seed, epoch, Ranking(self.books, scorers))
         self.view = View(self.world)
         self.window = Window(config.batch.size, round(config.batch.max_wait * 1e9))
         self._offset = 0
@@ -124,6 +139,7 @@ class Scheduler:
             self._pricer.turn()
         changed = world.capacity_changed or world.arrived > 0
         if changed and self.core.waiting(self._immediate):
+            world.ranking.refresh()
             self.core.decide(self._immediate, self.config.preemption.enabled)
             self._drain()
         waiting = self.core.waiting(self._batch)
@@ -131,6 +147,7 @@ class Scheduler:
         world.arrived, world.capacity_changed = 0, False
         if self.window.is_due(world.now_ns):
             self.window.close()
+            world.ranking.refresh()
             self.core.decide(self._batch, self.config.preemption.enabled)
             self._drain()
 
@@ -169,10 +186,18 @@ class Scheduler:
         return snapshot.save(self.books)
 
     @classmethod
-    def restore(cls, config: Config, state: bytes | None, *, seed: int = 0, epoch: int = 1) -> Scheduler:
+    def restore(
+        cls,
+        config: Config,
+        state: bytes | None,
+        *,
+        seed: int = 0,
+        epoch: int = 1,
+        scorers: Scorers | None = None,
+    ) -> Scheduler:
         """From a snapshot (None: from nothing). Then `apply` every later frame, then `resume`."""
         books = None if state is None else snapshot.load(config, state)
-        return cls(config, seed=seed, epoch=epoch, books=books)
+        return cls(config, seed=seed, epoch=epoch, books=books, scorers=scorers)
 
     def digest(self) -> int:
         """Equal for equal states, however they were reached."""

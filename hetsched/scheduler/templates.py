@@ -12,6 +12,7 @@ import msgspec
 
 from hetsched._core import Core
 from hetsched.model import DeviceAsk, NodeSpec, Resources, Task, Toleration
+from hetsched.policy.classify import task_type
 from hetsched.scheduler.cluster import Cluster
 from hetsched.scheduler.intern import Interned
 
@@ -41,13 +42,15 @@ class Template(msgspec.Struct, kw_only=True):
 
 
 class ShapeKey(msgspec.Struct, frozen=True, array_like=True):
-    """All that placing depends on."""
+    """All that placing depends on. The last two only where nodes are ranked by them (`Templates.is_typed`), else one value for all."""
 
     resources: Resources
     node_selector: dict[str, tuple[str, ...]]
     tolerations: tuple[Toleration, ...]
     data: tuple[str, ...]
     same: int
+    task_type: str = ""
+    pattern: str | None = None
 
 
 def template_body(task: Task) -> bytes:
@@ -87,13 +90,14 @@ def level_of(shape: ShapeKey, node: NodeSpec) -> int:
 
 
 class Templates:
-    """Interns templates and shapes, and tells the core of both."""
+    """Interns templates and shapes, and tells the core of both. `is_typed`: shapes differ by type of task and pattern too."""
 
     def __init__(self, core: Core, kinds: Interned, models: Interned, cluster: Cluster) -> None:
         self._core = core
         self._kinds = kinds
         self._models = models
         self._cluster = cluster
+        self.is_typed = False
         self.by_slot: dict[int, Template] = {}
         self._by_body: dict[bytes, Template] = {}
         self._free: list[int] = []
@@ -144,18 +148,28 @@ class Templates:
 
     # -- shapes
 
+    def shape_key(self, task: Task) -> ShapeKey:
+        """The part of a task that placing it depends on. A gang's `same` is about its members, not about one task's devices."""
+        same = 0
+        if task.topology is not None and task.topology.required:
+            same = SAME_CODES.get(task.topology.same, 0)
+        key = ShapeKey(task.resources, task.node_selector, task.tolerations, task.data, same)
+        if self.is_typed:
+            key = msgspec.structs.replace(key, task_type=task_type(task), pattern=task.pattern)
+        return key
+
     def unknown_shape(self, task: Task) -> bytes | None:
         """The task's shape as bytes, if no task had it yet."""
-        packed = _encode(shape_key(task))
+        packed = _encode(self.shape_key(task))
         return None if packed in self._shape_slot else packed
 
     def shape_of(self, task: Task) -> int | None:
         """Slot of the task's shape, if it is known."""
-        return self._shape_slot.get(_encode(shape_key(task)))
+        return self._shape_slot.get(_encode(self.shape_key(task)))
 
     def intern_shape(self, task: Task) -> int:
         """Slot of the task's shape, made if need be: from word facts only, so that a replay makes the same."""
-        key = shape_key(task)
+        key = self.shape_key(task)
         packed = _encode(key)
         slot = self._shape_slot.get(packed)
         if slot is None:
@@ -201,11 +215,3 @@ class Templates:
         self._shape_slot = {_encode(key): slot for slot, key in enumerate(self.shapes)}
         for template in templates:
             self.by_slot[template.slot] = self._by_body[template.body] = template
-
-
-def shape_key(task: Task) -> ShapeKey:
-    """The part of a task that placing it depends on. A gang's `same` is about its members, not about one task's devices."""
-    same = 0
-    if task.topology is not None and task.topology.required:
-        same = SAME_CODES.get(task.topology.same, 0)
-    return ShapeKey(task.resources, task.node_selector, task.tolerations, task.data, same)

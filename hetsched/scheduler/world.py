@@ -16,6 +16,7 @@ from hetsched.scheduler import words
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.dependencies import Dependencies
 from hetsched.scheduler.messages import Event, Input, Order, Reply
+from hetsched.scheduler.ranking import Ranking
 from hetsched.scheduler.reasons import Reason
 from hetsched.scheduler.timers import Timers
 
@@ -23,8 +24,9 @@ from hetsched.scheduler.timers import Timers
 class World:
     """One per scheduler; `events`, `orders` and `replies` are emptied every turn. `sessions`: node → session of its link."""
 
-    def __init__(self, books: Books, seed: int, epoch: int) -> None:
+    def __init__(self, books: Books, seed: int, epoch: int, ranking: Ranking | None = None) -> None:
         self.books = books
+        self.ranking = ranking or Ranking(books)
         self.core: Core = books.core
         self.config = books.config
         self.seed = seed

@@ -11,7 +11,7 @@ from hetsched._core import TERM_NAMES
 
 from .world import World
 
-TOLD, FRAGMENT, PACK, SPREAD, LOAD = (
+TOLD, PRESET, FRAGMENT, PACK, SPREAD, LOAD = (
     tuple(1000 if name == wanted else 0 for name in TERM_NAMES) for wanted in TERM_NAMES
 )
 NOTHING = (0,) * len(TERM_NAMES)
@@ -83,7 +83,7 @@ def test_weights_blend_told_scores_with_packing() -> None:
         world.task("before", shape)
         world.place()
         blend = world.shape(cpu=2)
-        world.core.set_shape_scores(blend, bytes([0, told]), (1000, 0, 2000, 0, 0))
+        world.core.set_shape_scores(blend, bytes([0, told]), (1000, 0, 0, 2000, 0, 0))
         task = world.task("t", blend)
         world.place()
         assert world.where(task) == (used, empty)[expected]
@@ -98,6 +98,20 @@ def test_without_devices_asked_equal_scores_go_to_the_node_without_any() -> None
         task = world.task(f"t{told}", shape)
         world.place()
         assert world.where(task) == expected
+
+
+def test_the_preset_s_own_score_is_a_term() -> None:
+    """Alone it ranks as the preset does; beside a told term it can be outweighed."""
+    for weights, expected in ((PRESET, 0), ((1000, 10, 0, 0, 0, 0), 1)):
+        world = World(policy=_core.POLICY_PACK)
+        used, empty = world.node(cpu=8), world.node(cpu=8)
+        world.task("before", world.shape(cpu=2))
+        world.place()
+        shape = world.shape(cpu=2)
+        world.core.set_shape_scores(shape, bytes([0, 255]), weights)
+        task = world.task("t", shape)
+        world.place()
+        assert world.where(task) == (used, empty)[expected]
 
 
 def test_levels_above_the_top_count_as_the_top() -> None:
@@ -128,7 +142,7 @@ def test_what_is_told_is_derived_and_forgotten_with_the_node() -> None:
 def test_hostile_weights_are_refused() -> None:
     world = World()
     shape = world.shape(cpu=1)
-    for weights in ((1, 2), (-1, 0, 0, 0, 0), (1_000_001, 0, 0, 0, 0)):
+    for weights in ((1, 2), (-1, 0, 0, 0, 0, 0), (1_000_001, 0, 0, 0, 0, 0)):
         with pytest.raises(ValueError, match="weights"):
             world.core.set_shape_scores(shape, b"", weights)
     with pytest.raises(ValueError, match="level_top"):
@@ -141,7 +155,14 @@ def test_hostile_weights_are_refused() -> None:
 def test_random_blends_keep_every_invariant(seed: int) -> None:
     """Checked builds look at every leaf after every door."""
     chance = random.Random(seed)
-    world = World()
+    policies = (
+        _core.POLICY_PACK,
+        _core.POLICY_FRAGMENT,
+        _core.POLICY_BEST_FIT,
+        _core.POLICY_SPREAD,
+        _core.POLICY_FIRST_FIT,
+    )
+    world = World(policy=policies[seed])
     nodes = [world.node(cpu=chance.randint(4, 64), gpus=chance.choice((0, 2, 8)), model=at % 3) for at in range(12)]
     shapes = [world.shape(cpu=at + 1, gpus=at % 3, part=0) for at in range(6)] + [world.shape(parts=1, part=250)]
     live: list[int] = []

@@ -1,0 +1,107 @@
+"""A shape's terms into what the core needs: one byte a node and integer weights; and the same in words, for `explain`.
+
+Presets and configuration say what is weighed by how much (presets.py); plug-ins are terms like any other, under their own names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hetsched._core import TERM_NAMES
+from hetsched.config import Policy
+from hetsched.policy import presets, terms
+from hetsched.policy.fleet import Fleet, Vector
+from hetsched.policy.scorers import Scorers
+from hetsched.policy.shape import ShapeWords
+
+LEVELS_ALL = 7
+LEVELS_WITHOUT_DATA = 3
+"""Where `performance` or `locality` is weighed, holding the data is part of the sum and no longer a class above all others."""
+
+_COMPUTED: dict[str, Callable[[ShapeWords, Fleet, float], Vector]] = {
+    "performance": terms.performance,
+    "delay": terms.delay,
+    "power": terms.power,
+    "priority": terms.priority,
+    "locality": lambda shape, fleet, _: terms.locality(shape, fleet),
+}
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the core is told of a shape. `dropped`: plug-ins that gave nothing this time, so the shape should be told again."""
+
+    scores: bytes
+    weights: tuple[int, ...]
+    level_top: int
+    dropped: tuple[str, ...]
+
+
+class Blend:
+    """Ranks shapes under one configuration. `learned`: by (task type, size), efficiency by model."""
+
+    def __init__(
+        self, config: Policy, scorers: Scorers, learned: Callable[[str, str], Mapping[str, float]] = lambda *_: {}
+    ) -> None:
+        self._config = config
+        self.scorers = scorers
+        self._learned = learned
+
+    def weights(self, task_type: str) -> dict[str, float]:
+        """Terms and plug-ins with a weight for this type of task."""
+        own = presets.weights_of(self._config.preset, task_type, self._config.weights, self._config.types)
+        return {**own, **{name: weight for name, weight in self._config.scorers.items() if weight > 0}}
+
+    def told(self, shape: ShapeWords, fleet: Fleet) -> Told:
+        """The told terms summed into bytes. Alone they are stretched over the whole byte; beside terms of the core they keep their size."""
+        weights = self.weights(shape.task_type)
+        vectors = self._vectors(shape, fleet, weights)
+        asked = [name for name in weights if name not in TERM_NAMES]
+        total = sum(weights[name] for name in vectors)
+        value = sum((weights[name] * vector for name, vector in vectors.items()), np.zeros(fleet.size))
+        value = value / total if total else value
+        of_core = [round(weights.get(name, 0.0) * 1000) for name in TERM_NAMES[1:]]
+        if not any(of_core):
+            value = _stretched(value, fleet)
+        return Told(
+            scores=np.rint(np.where(fleet.present, value, 0.0) * 255).astype(np.uint8).tobytes(),
+            weights=(max(1, round(total * 1000)) if total or not any(of_core) else 0, *of_core),
+            level_top=LEVELS_WITHOUT_DATA if {"performance", "locality"} & weights.keys() else LEVELS_ALL,
+            dropped=tuple(name for name in asked if name not in vectors),
+        )
+
+    def _vectors(self, shape: ShapeWords, fleet: Fleet, weights: Mapping[str, float]) -> dict[str, Vector]:
+        out = {
+            name: compute(shape, fleet, self._config.locality)
+            for name, compute in _COMPUTED.items()
+            if weights.get(name)
+        }
+        if weights.get("learned"):
+            out["learned"] = terms.learned(shape, fleet, self._learned(shape.task_type, shape.size))
+        out.update(self.scorers.score(shape, fleet, [name for name in self._config.scorers if name in weights]))
+        return out
+
+    def explain(self, shape: ShapeWords, fleet: Fleet, slot: int, of_core: Mapping[str, float]) -> list[dict[str, Any]]:
+        """Every term that was weighed: its value on this node (`of_core`: the core's, as it is now; None: not known afterwards), weight,
+        meaning and source."""
+        weights = self.weights(shape.task_type)
+        vectors = self._vectors(shape, fleet, weights)
+        rows = []
+        for name, weight in weights.items():
+            value = float(vectors[name][slot]) if name in vectors else of_core.get(name)
+            term = presets.TERMS.get(name, presets.Term("a plug-in's", "policy.scorers"))
+            row = {"term": name, "weight": weight, "value": value, "what": term.what, "source": term.source}
+            rows.append(row)
+        return rows
+
+
+def _stretched(value: Vector, fleet: Fleet) -> Vector:
+    """The worst present node 0, the best 1: order is all that counts where nothing is added to it, and a byte is short."""
+    present = value[fleet.present]
+    if present.size == 0 or present.max() <= present.min():
+        return value
+    stretched: Vector = np.clip((value - present.min()) / (present.max() - present.min()), 0.0, 1.0)
+    return stretched

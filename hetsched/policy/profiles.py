@@ -1,0 +1,169 @@
+"""What was learned of run times: per (task type, device model, size class) the last ones, their quantiles, and how wrong they were.
+
+Learned online from attempts that succeeded, in the order of the journal, in integers: a replay learns the same. Each prediction is judged
+before its outcome is learned, beside the submitter's `estimate`; a profile replaces the estimate only where it has proven better.
+Bounded: `RUNS_KEPT` run times a profile, `limit` profiles, the one longest without news goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hetsched.model import Resources, Task
+from hetsched.policy.classify import task_type
+
+RUNS_KEPT = 64
+FEWEST_RUNS = 3
+"""Below, a median says little."""
+
+FEWEST_JUDGED = 5
+"""Predictions that must have been judged before a profile may replace an estimate."""
+
+ERROR_STEP = 8
+"""The error is a moving mean: each new one counts for an eighth."""
+
+MOST_ERROR_MILLI = 100_000
+UNKNOWN_MILLI = -1
+
+Key = tuple[str, str, str]
+
+
+class Profile(msgspec.Struct, array_like=True):
+    """`runs`: run times learned so far; `times_ms`: the last of them, oldest first. Errors are moving means of |actual - predicted| /
+    actual in thousandths, -1 = never judged: of the median here, and of the submitters' estimates."""
+
+    task_type: str
+    model: str
+    size: str
+    runs: int = 0
+    times_ms: list[int] = []
+    judged: int = 0
+    error_milli: int = UNKNOWN_MILLI
+    estimates: int = 0
+    estimate_error_milli: int = UNKNOWN_MILLI
+
+    @property
+    def key(self) -> Key:
+        """By what it is found."""
+        return self.task_type, self.model, self.size
+
+    def quantile_ms(self, part_milli: int) -> int:
+        """The smallest kept run time that so many thousandths of them do not exceed. There is at least one."""
+        return sorted(self.times_ms)[max(0, -(-part_milli * len(self.times_ms) // 1000) - 1)]
+
+    @property
+    def is_known(self) -> bool:
+        """Enough runs to speak of quantiles."""
+        return len(self.times_ms) >= FEWEST_RUNS
+
+    @property
+    def beats_estimates(self) -> bool:
+        """Whether the median has been nearer to the truth than the submitters were."""
+        return self.judged >= FEWEST_JUDGED and (self.estimates == 0 or self.error_milli < self.estimate_error_milli)
+
+    def learn(self, run_ms: int, estimate_ms: int | None) -> None:
+        """Judge what would have been said, then learn."""
+        if self.is_known:
+            self.judged += 1
+            self.error_milli = _moved(self.error_milli, self.quantile_ms(500), run_ms)
+            if estimate_ms is not None:
+                self.estimates += 1
+                self.estimate_error_milli = _moved(self.estimate_error_milli, estimate_ms, run_ms)
+        self.runs += 1
+        self.times_ms.append(run_ms)
+        del self.times_ms[:-RUNS_KEPT]
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """Seconds. `source`: learned, or estimate (then both quantiles are the submitter's guess)."""
+
+    p50_s: float
+    p90_s: float
+    source: str
+
+
+class Profiles:
+    """All profiles, least recently learned first. `changed`: types that learned something since somebody emptied it."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.by_key: dict[Key, Profile] = {}
+        self.changed: set[str] = set()
+
+    def learn(self, task: Task, model: str, run_ms: int) -> None:
+        """An attempt of the task succeeded on a device of this model ("" = on cores) after so long."""
+        key = (task_type(task), model, size_class(task.resources))
+        profile = self.by_key.pop(key, None) or Profile(*key, times_ms=[])
+        profile.learn(max(1, run_ms), None if task.estimate is None else max(1, round(task.estimate * 1000)))
+        self._put(profile)
+
+    def put(self, profile: Profile) -> None:
+        """An imported profile replaces the one of its key."""
+        self.by_key.pop(profile.key, None)
+        self._put(profile)
+
+    def _put(self, profile: Profile) -> None:
+        self.by_key[profile.key] = profile
+        self.changed.add(profile.task_type)
+        while len(self.by_key) > self.limit:
+            del self.by_key[next(iter(self.by_key))]
+
+    # -- questions
+
+    def predict(self, task: Task, model: str | None = None) -> Prediction | None:
+        """How long an attempt will run; `model` None: wherever it will be, so the slowest of the known models. None: nobody knows."""
+        key_type, size = task_type(task), size_class(task.resources)
+        known = [p for p in self.of(key_type, size) if p.is_known and model in (None, p.model)]
+        if known and (task.estimate is None or all(profile.beats_estimates for profile in known)):
+            return Prediction(
+                max(p.quantile_ms(500) for p in known) / 1000, max(p.quantile_ms(900) for p in known) / 1000, "learned"
+            )
+        return None if task.estimate is None else Prediction(task.estimate, task.estimate, "estimate")
+
+    def efficiency(self, key_type: str, size: str) -> dict[str, float]:
+        """Speed by model relative to the fastest known, by medians; empty where fewer than two models are known."""
+        medians = {p.model: p.quantile_ms(500) for p in self.of(key_type, size) if p.is_known}
+        if len(medians) < 2:
+            return {}
+        best = min(medians.values())
+        return {model: best / median for model, median in medians.items()}
+
+    def of(self, key_type: str | None = None, size: str | None = None) -> Iterator[Profile]:
+        """Those of a type and size."""
+        return (p for p in self.by_key.values() if key_type in (None, p.task_type) and (size is None or size == p.size))
+
+    def error(self) -> dict[str, float]:
+        """Mean error of the judged medians by task type, a ratio."""
+        sums: dict[str, list[int]] = {}
+        for profile in self.by_key.values():
+            if profile.error_milli >= 0:
+                sums.setdefault(profile.task_type, []).append(profile.error_milli)
+        return {name: sum(errors) / len(errors) / 1000 for name, errors in sums.items()}
+
+    # -- snapshot
+
+    def save(self) -> list[Profile]:
+        return list(self.by_key.values())
+
+    def load(self, saved: list[Profile]) -> None:
+        self.by_key = {profile.key: profile for profile in saved}
+
+
+def size_class(resources: Resources) -> str:
+    """The size in powers of two: of devices ("part", "1", "2", "4" …) or, without any, of cores ("cpu1", "cpu2" …)."""
+    milli = sum(ask.total_milli for ask in resources.devices)
+    if milli == 0:
+        return f"cpu{_power(resources.cpu_milli)}"
+    return "part" if milli < 1000 else str(_power(milli))
+
+
+def _power(milli: int) -> int:
+    """The least power of two of whole units that holds it."""
+    return 1 << max(0, (-(-milli // 1000) - 1).bit_length())
+
+
+def _moved(error_milli: int, predicted_ms: int, actual_ms: int) -> int:
+    error = min(MOST_ERROR_MILLI, abs(actual_ms - predicted_ms) * 1000 // max(1, actual_ms))
+    return error if error_milli == UNKNOWN_MILLI else error_milli + (error - error_milli) // ERROR_STEP
