@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
@@ -18,6 +19,9 @@ from hetsched.model import Qos, Rejection, Submission, Task, task_to_json
 from hetsched.scheduler.messages import SubmitReply
 
 MOST_ERRORS = 100
+MOST_REFUSALS = 1000
+"""Told one by one where nothing was accepted: sixty bytes can ask for 100,000 tasks, whose refusals would be 25 MB."""
+
 MOST_SHOWN = 1000
 """Tasks whose states are told after `Prefer: wait`; of larger submissions only the ids."""
 
@@ -50,8 +54,16 @@ def accepted(call: Call, submission: Submission, reply: SubmitReply, *, waited: 
     if not reply.single:
         return call.answer(_many(call, reply, waited), 202, headers)
     body = _single(call, submission.items[0], reply, waited)
-    headers["Location"] = f"/v1/tasks/{body['id']}"
+    headers["Location"] = location(body["id"])
     return call.answer(body, 202, headers)
+
+
+def location(task: str) -> str:
+    """Where the task is read. Slashes stay where they may: an id with "/../" or "//" would be tidied by clients, one that ends in
+    "/explain" would be another call."""
+    parts = task.split("/")
+    is_plain = all(part.strip(".") for part in parts) and parts[-1] not in ("explain", "logs")
+    return f"/v1/tasks/{quote(task, safe='/:' if is_plain else ':')}"
 
 
 def _single(call: Call, item: Task | Rejection, reply: SubmitReply, waited: bool) -> dict[str, Any]:
@@ -111,7 +123,7 @@ def nothing_accepted(body: Body, refused: Iterable[Refused] | None = None) -> He
 
 
 class NothingAccepted(HetschedError):
-    """A list of which every item was refused: one problem that holds them all."""
+    """A list of which every item was refused: one problem that holds them all, or the first thousand and their number."""
 
     code = "invalid"
 
@@ -132,7 +144,8 @@ class NothingAccepted(HetschedError):
             "status": self.status,
             "errors": self._errors(),
             "accepted": 0,
-            "rejected": [{"index": index, "problem": problem} for index, problem in self._refused],
+            "rejected": [{"index": index, "problem": problem} for index, problem in self._refused[:MOST_REFUSALS]],
+            "rejected_total": len(self._refused),
             "ids": [],
         }
 

@@ -37,6 +37,24 @@ def test_one_task_is_accepted_with_its_place_and_its_normalised_self(daemon: Dae
         assert daemon.get(path).json["id"] == "team/one:1"
 
 
+@pytest.mark.parametrize(
+    "ident", ["p/../q", "p//q", "p/", "/p", "p/explain", "p/logs", "explain", "p/./q", "p/...", "p.q/.r"]
+)
+def test_the_location_leads_to_the_task_whatever_its_id(daemon: DaemonProcess, ident: str) -> None:
+    where = daemon.submit({"id": ident, **SMALL}).headers["location"]
+    assert not any(part in ("", ".", "..") for part in where.removeprefix("/v1/tasks/").split("/"))
+    assert daemon.get(where).json["id"] == ident
+    assert daemon.get(f"{where}/explain").json["id"] == ident
+
+
+def test_a_hundred_thousand_refusals_are_an_answer_that_can_be_read(daemon: DaemonProcess) -> None:
+    answer = daemon.submit({"template": {"nonsense": 1}, "count": 100_000})
+    assert answer.status == 422 and len(answer.body) < 1 << 20
+    problem = answer.problem()
+    assert problem["rejected_total"] == 100_000 and len(problem["rejected"]) == 1000
+    assert problem["errors"][0]["pointer"] == "/template/nonsense"
+
+
 def test_a_task_without_an_id_gets_one_that_sorts(daemon: DaemonProcess) -> None:
     ids = [daemon.submit(SMALL).json["id"] for _ in range(3)]
     assert ids == sorted(ids) and len(set(ids)) == 3
