@@ -157,8 +157,10 @@ class Runner:
     def _heard(self, message: dict[str, Any]) -> None:
         """From a shim, or that the nursery is dead."""
         if message["event"] == "nursery_died":
+            # Only orders that were given: an attempt whose record is still being written has lost nothing, and to look at
+            # it now would take its empty directory for a murder.
             for key in self.attempts.alive():
-                if key not in self._shims and not self._closed:
+                if directory_name(key) in self._names and key not in self._shims and not self._closed:
                     self._look_after(key)
             return
         named = self._names.get(message["key"])
