@@ -49,12 +49,12 @@ class Basis:
         self.demand = demand
         self.denominator = 1  # of the first basis: one piece a device; its matrix is the unit matrix
         self.inverse: Matrix = [[int(row == at) for at in range(len(sizes))] for row in range(len(sizes))]
-        self._costs = [1] * len(sizes)
+        self.costs = [1] * len(sizes)
 
     def duals(self) -> list[int]:
         """Weights of the sizes, over `denominator`."""
         return [
-            sum(cost * row[at] for cost, row in zip(self._costs, self.inverse, strict=True))
+            sum(cost * row[at] for cost, row in zip(self.costs, self.inverse, strict=True))
             for at in range(len(self.sizes))
         ]
 
@@ -83,7 +83,7 @@ class Basis:
             gone if row == leaving else _eliminate(values, gone, entering[row], rate, self.denominator)
             for row, values in enumerate(self.inverse)
         ]
-        self._costs[leaving] = cost
+        self.costs[leaving] = cost
         self.denominator = rate
         return True
 

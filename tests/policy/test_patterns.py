@@ -1,0 +1,69 @@
+"""The duals of the cutting-stock program: right on small ones, best on random ones by strong duality."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import pytest
+
+from hetsched.policy.patterns import CELLS, MOST_PIVOTS, Basis, duals, worth
+
+
+def weights_of(demand: dict[int, int]) -> dict[int, Fraction]:
+    weights, denominator = duals(demand)
+    return {size: Fraction(weight, denominator) for size, weight in weights.items()}
+
+
+@pytest.mark.parametrize(
+    ("demand", "weights"),
+    [
+        ({}, {}),
+        ({100: 7}, {100: 1}),
+        ({50: 3}, {50: Fraction(1, 2)}),
+        ({30: 9}, {30: Fraction(1, 3)}),
+        ({60: 5, 40: 2}, {60: 1, 40: 0}),  # there is more room beside the large ones than small ones ask for
+        ({60: 2, 40: 9}, {60: Fraction(1, 2), 40: Fraction(1, 2)}),
+        ({70: 4, 30: 0}, {70: 1}),
+    ],
+)
+def test_small_programs(demand: dict[int, int], weights: dict[int, Fraction]) -> None:
+    assert weights_of(demand) == weights
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_cover_costs_what_the_demand_weighs(seed: int) -> None:
+    """Both sides of the program are feasible and equal: then both are best. Exactly."""
+    rng = random.Random(seed)
+    demand = {rng.randint(1, 100): rng.randint(1, 10_000) for _ in range(rng.randint(1, 40))}
+    sizes = sorted(demand)
+    basis = Basis(sizes, [demand[size] for size in sizes])
+    pivots = 0
+    while (entering := basis.entering())[0] is not None and basis.pivot(*entering):
+        pivots += 1
+    weights = weights_of(demand)
+    assert pivots < MOST_PIVOTS / 5
+    assert all(weight >= 0 for weight in weights.values())
+    assert max(worth(weights)) <= 1, "no pattern weighs more than a device"
+    held = [
+        Fraction(sum(a * b for a, b in zip(row, (demand[s] for s in sizes), strict=True)), basis.denominator)
+        for row in basis.inverse
+    ]
+    assert all(amount >= 0 for amount in held)
+    assert sum(cost * amount for cost, amount in zip(basis.costs, held, strict=True)) == sum(
+        demand[size] * weight for size, weight in weights.items()
+    )
+
+
+def test_worth_never_falls_with_room() -> None:
+    values = worth({23: 3, 32: 4, 46: 6})
+    assert values == sorted(values)
+    assert (values[0], values[22], values[23], values[45], values[46], values[69], values[CELLS]) == (
+        0,
+        0,
+        3,
+        4,
+        6,
+        9,
+        12,
+    )

@@ -1,0 +1,111 @@
+"""What capacity is worth under what is asked: values, premiums, rates; and when it is priced."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from hetsched import _core
+from hetsched._core import Core
+from hetsched.policy import Pricer
+from hetsched.policy.price import MOST_RATE, RATE_ONE, price
+
+GPU, TPU = 0, 1
+MIB, GIB = 1 << 20, 1 << 30
+
+
+def whole(kind: int = GPU, models: int = 0, count: int = 1) -> tuple[int, int, int, int, int]:
+    return kind, count, 0, 0, models
+
+
+def part(milli: int, kind: int = GPU) -> tuple[int, int, int, int, int]:
+    return kind, 0, 1, milli, 0
+
+
+def test_a_rest_that_nothing_fits_in_is_worth_nothing() -> None:
+    values = price([(10, 1000, 0, (part(500),)), (10, 1000, 0, (whole(),))], {(GPU, -1): 8000})[GPU].values
+    assert (values[0], values[499], values[500], values[999], values[1000]) == (0, 0, 500, 500, 1000)
+
+
+def test_sizes_between_two_cells_take_the_larger() -> None:
+    values = price([(10, 1000, 0, (part(333),))], {})[GPU].values
+    assert (values[339], values[340]) == (0, 500)
+
+
+def test_cpu_and_memory_go_with_devices_as_they_are_asked() -> None:
+    prices = price([(3, 8000, 32 * GIB, (whole(),)), (1, 16000, 0, (whole(count=2),)), (5, 99000, GIB, ())], {})[GPU]
+    assert prices.cpu_rate == 5000 * RATE_ONE // 40_000
+    assert prices.memory_rate == 5000 * RATE_ONE // (96 * 1024)
+    assert price([(1, 0, 0, (whole(),))], {})[GPU].cpu_rate == MOST_RATE
+
+
+def test_a_model_that_is_named_has_a_premium() -> None:
+    supply = {(GPU, 0): 10_000, (GPU, 1): 30_000, (GPU, -1): 0, (TPU, 0): 5000}
+    demand = [(1, 1, 1, (whole(models=0b01),)), (19, 1, 1, (whole(),))]
+    # a twentieth of what is asked names it: 2 of 40 devices, a fifth of its 10
+    assert price(demand, supply)[GPU].premiums == {0: 200, 1: 0}
+    demand = [(1, 1, 1, (whole(models=0b11),)), (1, 1, 1, (whole(),))]
+    assert price(demand, supply)[GPU].premiums == {0: 500, 1: 500}
+    demand = [(1, 1, 1, (whole(models=0b01),))]
+    assert price(demand, supply)[GPU].premiums == {0: 1000, 1: 0}
+    assert price([(1, 1, 1, (whole(models=0b100),))], supply)[GPU].premiums == {0: 0, 1: 0}  # nobody has it
+
+
+def test_every_kind_has_its_own() -> None:
+    prices = price([(2, 4000, 0, (whole(TPU), part(250)))], {(TPU, -1): 1000})
+    assert sorted(prices) == [GPU, TPU]
+    assert (prices[GPU].values[250], prices[TPU].values[250]) == (250, 0)
+
+
+class Watched(Core):
+    """Counts how often it is told a price."""
+
+    told = 0
+
+    def set_prices(self, *arguments: object, **named: object) -> None:
+        self.told += 1
+        super().set_prices(*arguments, **named)  # type: ignore[arg-type]
+
+
+def test_capacity_is_priced_after_50_100_200_tasks() -> None:
+    core = Watched(policy=_core.POLICY_PRICE)
+    core.add_node(64_000, 256 * GIB, [(GPU, -1, -1, -1, -1)] * 8)
+    queue, shape = core.add_queue(_core.NONE, 1), core.add_shape(1000, 0, [(GPU, 1, 0, 0, 0, ())], 0)
+    pricer, when = Pricer(core), []
+    for number in range(1, 500):
+        core.accept([b"%d" % number], template=0, shape=shape, queue=queue, qos=1, flags=0, submitted_ns=0)
+        if pricer.turn():
+            when.append(number)
+    assert when == [50, 100, 200, 400]
+    assert core.told == 4
+
+
+def test_after_a_restart_the_first_turn_prices() -> None:
+    core = Core(policy=_core.POLICY_PRICE)
+    core.know(core.add_shape(1000, 0, [(GPU, 1, 0, 0, 0, ())], 0), 70)
+    loaded = Core.load(core.dump())
+    pricer = Pricer(loaded)
+    assert pricer.turn() and not pricer.turn()
+
+
+@pytest.mark.traces
+def test_openb_is_worth_what_was_published_here(shared: Path) -> None:
+    """In twelfths of a device, whole trace. Sizes up to 160 fill what others leave and are worth nothing by themselves."""
+    pods = shared / "traces/openb_pods_default.csv"
+    if not pods.is_file():
+        pytest.skip("no openb trace in the shared directory")
+    asked = Counter(
+        (int(row["cpu_milli"]), int(row["memory_mib"]), int(row["num_gpu"]), int(row["gpu_milli"]))
+        for row in csv.DictReader(pods.open())
+        if int(row["num_gpu"])
+    )
+    demand = [
+        (times, cpu, memory * MIB, (whole(count=count) if milli == 1000 else part(milli),))
+        for (cpu, memory, count, milli), times in asked.items()
+    ]
+    values = price(demand, {})[GPU].values
+    worth = {milli: round(12 * values[milli] / 1000, 2) for milli in (160, 220, 230, 290, 320, 440, 460, 550, 650, 810)}
+    assert worth == {160: 0, 220: 1, 230: 3, 290: 3, 320: 4, 440: 4, 460: 6, 550: 8, 650: 8, 810: 12}
