@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -87,11 +87,12 @@ def test_a_bad_row_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
 
 
 def run_as_a_program(nodes: Path, tasks: Path, placements: Path) -> float:
-    """Seconds that the whole program took."""
-    began = time.monotonic()
+    """Seconds of processor time that the whole program took: what the clock would say if it had the machine to itself."""
     files = ["--nodes", str(nodes), "--tasks", str(tasks), "--placements", str(placements)]
+    before = os.times()
     subprocess.run([sys.executable, "-m", "hetsched.sim", *files], check=True, capture_output=True)
-    return time.monotonic() - began
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 def test_the_openb_trace_never_overfills_anything(tmp_path: Path, shared: Path) -> None:
