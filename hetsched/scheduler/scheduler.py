@@ -106,8 +106,8 @@ class Scheduler:
         self._due.fire()
         self._drain()
         self._decide()
-        self._forget_old()
         self._submissions.answer()
+        self._forget_old()  # after the answers: what ended in the turn of its submission is still told
         return self._end()
 
     def wake_ns(self) -> int | None:
@@ -160,6 +160,7 @@ class Scheduler:
         world = self.world
         if self._counters != (self.books.event_seq, self.books.id_seq):
             self.books.say(words.Counted(self.books.event_seq, self.books.id_seq))
+        self._drain()  # nothing follows from these, but the books keep the turn's time, as they will at replay
         return Turn(self.core.take_facts(), world.replies, world.orders, world.events)
 
     # -- what a simulation calls

@@ -152,3 +152,14 @@ def test_an_array_without_an_id_gets_one_for_the_whole() -> None:
     first, count = reply.array
     assert count == 3 and first.endswith("-0")
     assert reply.ids == tuple(f"{first[:-2]}-{i}" for i in range(3))
+
+
+@pytest.mark.parametrize("kept", [1, 3])
+def test_what_ends_in_the_turn_of_its_submission_is_answered_though_it_is_not_kept(kept: int) -> None:
+    story = Story([node("n1")], config={"limits": {"retention_tasks": kept}})
+    late = {"deadline": 0, "on_deadline": "expire"}
+    reply = story.submit([task(f"t{i}", **late) for i in range(5)])
+    assert reply.ids == ("t0", "t1", "t2", "t3", "t4") and set(reply.states) == {"expired"}
+    with pytest.raises(NotFound):
+        story.task("t0")
+    assert story.replayed().digest() == story.scheduler.digest()

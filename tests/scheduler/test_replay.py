@@ -113,3 +113,11 @@ def test_a_gang_that_lacks_members_has_the_time_of_a_repair_after_a_restart() ->
     assert again.step([], story.now_ns + 59 * 10**9).orders == []
     stops = again.step([], story.now_ns + 60 * 10**9).orders
     assert [order.node for order in stops] == ["b"]
+
+
+def test_a_turn_that_only_refuses_is_kept_in_the_books_as_at_replay() -> None:
+    story = Story([node("n1")])
+    story.submit(task("a"))
+    story.now_ns += 5
+    story.submit([task("b", after=["nobody"])])
+    assert story.replayed().digest() == story.scheduler.digest()
