@@ -167,6 +167,12 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
         (),
         lambda: [((), view.core.oscillations())],
     )
+    total(
+        "hetsched_scorer_dropped",
+        "Decisions that went on without a plug-in's score",
+        ("scorer", "reason"),
+        lambda: view.world.ranking.dropped().items(),
+    )
     total("hetsched_journal_appends", "Frames confirmed", (), lambda: [((), store.stats().appends_total)])
     total("hetsched_journal_resent", "Frames sent again after a cut", (), lambda: [((), store.stats().resent_total)])
     total("hetsched_snapshots", "Snapshots kept", (), lambda: [((), store.stats().snapshots_total)])

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from hetsched.errors import ScenarioError
+from hetsched.errors import ConfigError, ScenarioError
 from hetsched.scheduler import Scheduler
 from hetsched.sim.compare import compare, table
 from hetsched.sim.engine import Engine
@@ -54,7 +54,7 @@ def simulate(
             return OK
         world = _read(scenario, nodes, tasks, policy, seed, tick)
         summary = _run(world, events, placements)
-    except ScenarioRefused as error:
+    except (ScenarioRefused, ConfigError) as error:
         print(f"refused: {error.detail}", file=sys.stderr)
         return REFUSED
     except ScenarioError as error:
