@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hetsched.api import agents, cluster, operations, schemas, submit, tasks, watch
+from hetsched.api import agents, cluster, operations, profiles, schemas, submit, tasks, watch
 from hetsched.api.call import Call
 
 
@@ -128,6 +128,15 @@ ROUTES: tuple[Route, ...] = (
         scope="admin",
         summary="Make or change a queue",
         reads=schemas.QueueBody,
+    ),
+    _read("/v1/profiles", profiles.listing, "Learned run times", "type", "times"),
+    Route(
+        method="POST",
+        path="/v1/profiles",
+        handler=profiles.importing,
+        scope="admin",
+        summary="Import learned run times",
+        reads=schemas.ProfilesBody,
     ),
     _read("/v1/cluster", cluster.cluster, "Totals, use, fragmentation, lanes, leader, epoch"),
     _read("/v1/events", watch.events, "Server-sent events", "since", "follow", answers="text/event-stream"),

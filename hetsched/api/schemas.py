@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from hetsched.scheduler.view_profiles import ProfileRow
+
 
 class FinishBody(msgspec.Struct, forbid_unknown_fields=True):
     """The end of a lease-only task. `attempt`: the one that has ended; a stale one is refused."""
@@ -40,6 +42,12 @@ class QueueBody(msgspec.Struct, forbid_unknown_fields=True):
     weight: int = 1
     guaranteed: dict[str, Any] = {}
     limit: dict[str, Any] = {}
+
+
+class ProfilesBody(msgspec.Struct):
+    """What `GET /v1/profiles?times=true` answers; the figures that follow from the times are not read."""
+
+    profiles: list[ProfileRow]
 
 
 class TaskBody(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -185,6 +185,15 @@ class Client:
         """weight, guaranteed, limit."""
         return self._http.call("PUT", f"/v1/queues/{_name(name)}", _encode(body), headers=_JSON, repeatable=True)
 
+    def profiles(self, task_type: str | None = None, *, times: bool = False) -> Any:
+        """Learned run times, of one type of task or of all; with the run times themselves if `times`."""
+        query = {**({"type": task_type} if task_type else {}), **({"times": "true"} if times else {})}
+        return self._get("/v1/profiles" + ("?" + urlencode(query) if query else ""))
+
+    def import_profiles(self, profiles: Iterable[Mapping[str, Any]]) -> Any:
+        """Rows as `profiles(times=True)` gives them; each replaces the one of its type, model and size."""
+        return self._post("/v1/profiles", {"profiles": list(profiles)})
+
     def cluster(self) -> dict[str, Any]:
         """Totals, use, fragmentation, lanes, leader, epoch."""
         answer: dict[str, Any] = self._get("/v1/cluster")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetsched.daemon.turns import Taken
 from hetsched.errors import NotFound
-from hetsched.metrics import Metrics, Samples
+from hetsched.metrics import OTHER, Metrics, Samples
 from hetsched.scheduler.messages import Event
 
 if TYPE_CHECKING:
@@ -167,6 +167,13 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
         (),
         lambda: [((), view.core.oscillations())],
     )
+    gauge(
+        "hetsched_prediction_error_ratio",
+        "Mean error of learned run times, judged before each was learned",
+        ("task_type",),
+        lambda: _by_type(view.books.profiles.error(), metrics),
+    )
+    gauge("hetsched_profiles", "Learned profiles kept", (), lambda: [((), len(view.books.profiles.by_key))])
     total(
         "hetsched_scorer_dropped",
         "Decisions that went on without a plug-in's score",
@@ -181,6 +188,12 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
 
 def _one_label(values: dict[str, Any]) -> Samples:
     return (((name,), value) for name, value in values.items())
+
+
+def _by_type(errors: dict[str, float], metrics: Metrics) -> Samples:
+    """Types beyond the bound of the label are left out: a mean over strangers says nothing."""
+    labelled = ((metrics.task_type(name), error) for name, error in errors.items())
+    return (((name,), error) for name, error in labelled if name != OTHER)
 
 
 def _count(labels: Iterable[tuple[str, ...]]) -> Samples:

@@ -11,6 +11,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from hetsched import _core
 from hetsched._core import NONE, Core
 from hetsched.config import Config
@@ -72,6 +74,7 @@ class Books:
             words.KeyRemembered: self._apply_key,
             words.Audited: self.audit.append,
             words.Counted: self._apply_counted,
+            words.ProfilesImported: self._apply_profiles,
             words.ShapeKnown: lambda word: self.templates.intern_shape(decode_body(word.body)),
         }
 
@@ -132,6 +135,10 @@ class Books:
         while len(self.keys) > self.config.limits.idempotency_keys:
             self.keys.popitem(last=False)
 
+    def _apply_profiles(self, word: words.ProfilesImported) -> None:
+        for profile in word.profiles:
+            self.profiles.put(msgspec.structs.replace(profile, times_ms=list(profile.times_ms)))
+
     def _apply_counted(self, word: words.Counted) -> None:
         self.event_seq, self.id_seq = word.event_seq, word.id_seq
 
@@ -168,9 +175,19 @@ class Books:
         )
         self.attempts.placed(task, attempt)
 
+    def _learn(self, task: int) -> None:
+        """How long the attempt that is about to be over ran. One that went on from a checkpoint ran for a part only."""
+        attempt = self.attempts.live.get(task)
+        body = self.templates.task(self.core.task(task).template)
+        if attempt is None or not attempt.started_ns or (body.checkpoint is not None and attempt.number > 1):
+            return
+        self.profiles.learn(body, self.model_of(attempt), (self.now_ns - attempt.started_ns) // 1_000_000)
+
     def _record_over(self, fact: tuple[Any, ...]) -> None:
         task, reason = fact[1], Reason(fact[-1])
         if fact[0] == _core.F_ENDED:
+            if fact[3] == _core.SUCCEEDED:
+                self._learn(task)
             attempt = self.attempts.over(task, str(STATE_OF_CODE[fact[3]]), reason, self.now_ns)
             if attempt is not None and fact[3] == _core.SUCCEEDED and self._has_command(task):
                 attempt.exit_code = 0
@@ -225,6 +242,12 @@ class Books:
     def id_of(self, task: int) -> str:
         """The task's id; "" for NONE."""
         return "" if task == NONE else self.core.task(task).key.decode()
+
+    def model_of(self, attempt: Attempt) -> str:
+        """Model of the attempt's first device; "" where it has none, or the model is not known."""
+        node = self.cluster.by_name.get(attempt.node)
+        index = node.index_of(attempt.devices[0][0]) if node is not None and attempt.devices else -1
+        return "" if node is None or index < 0 else node.device(index).model or ""
 
     def device_ids(self, node_slot: int, grants: tuple[tuple[int, int], ...]) -> tuple[tuple[str, int], ...]:
         """Grants in the core's numbers → (device id, share in thousandths)."""

@@ -11,7 +11,7 @@ from hetsched.errors import Conflict, NotFound, Problem
 from hetsched.model import Qos, State
 from hetsched.scheduler import outcomes, words
 from hetsched.scheduler.lifecycle import CODE_OF_STATE, EVERY_MASK, STATE_OF_CODE, TERMINAL_MASK, states_mask
-from hetsched.scheduler.messages import Cancel, Finish, Operate, SetQueue
+from hetsched.scheduler.messages import Cancel, Finish, ImportProfiles, Operate, SetQueue
 from hetsched.scheduler.reasons import Reason
 from hetsched.scheduler.room import check_queue
 from hetsched.scheduler.view import View
@@ -19,7 +19,7 @@ from hetsched.scheduler.world import World
 
 
 class Clients:
-    """Handlers of Cancel, Finish, Operate, SetQueue."""
+    """Handlers of Cancel, Finish, Operate, SetQueue, ImportProfiles."""
 
     def __init__(self, world: World, view: View) -> None:
         self.world = world
@@ -148,6 +148,13 @@ class Clients:
         self.world.capacity_changed = True
         self.world.audit(asked, "queue", asked.queue.name)
         self.world.reply(asked, self.view.queue(asked.queue.name))
+
+    # -- learned profiles
+
+    def on_import_profiles(self, asked: ImportProfiles) -> None:
+        self.world.books.say(words.ProfilesImported(asked.profiles))
+        self.world.audit(asked, "import-profiles", str(len(asked.profiles)))
+        self.world.reply(asked, {"imported": len(asked.profiles)})
 
     # -- small questions
 

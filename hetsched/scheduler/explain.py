@@ -11,9 +11,11 @@ from typing import Any
 from hetsched import _core
 from hetsched._core import TaskRow
 from hetsched.model import Task
-from hetsched.scheduler.attempts import Claimed
+from hetsched.policy.profiles import Prediction
+from hetsched.scheduler.attempts import Attempt, Claimed
 from hetsched.scheduler.lifecycle import STATE_OF_CODE, WAITING_CODES
 from hetsched.scheduler.reasons import PRECEDENCE, Waiting
+from hetsched.scheduler.view_profiles import prediction_json
 from hetsched.scheduler.world import World
 
 Found = tuple[str, str, dict[str, Any]]  # (code, sentence, numbers)
@@ -188,9 +190,17 @@ class Explain:
         terms = self.world.ranking.explain(self.core.task(task).shape, self.books.cluster.by_name[live.node].slot)
         if terms:
             out["terms"] = terms
+        run_time = prediction_json(self._run_time(live, task))
+        if run_time is not None:
+            out["run_time"] = run_time
         if stopping is not None:
             out["detail"] += f"; told to stop: {stopping.word}"
         return out
+
+    def _run_time(self, live: Attempt, task: int) -> Prediction | None:
+        """How long it is expected to run where it is."""
+        model = self.books.model_of(live)
+        return self.books.profiles.predict(self.world.body(task), model)
 
     def _ended(self, task: int, row: TaskRow) -> dict[str, Any]:
         past = self.books.attempts.past.get(task)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from hetsched.model import NodeSpec, QueueSpec, Submission
+from hetsched.policy.profiles import Profile
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +71,12 @@ class SetQueue(Input, frozen=True, kw_only=True):
     """Reply value: the queue as JSON."""
 
     queue: QueueSpec
+
+
+class ImportProfiles(Input, frozen=True, kw_only=True):
+    """Profiles learned elsewhere. Reply value: {"imported": N}."""
+
+    profiles: tuple[Profile, ...]
 
 
 # ---------------------------------------------------------------------- from nodes

@@ -86,6 +86,7 @@ class Scheduler:
             messages.Finish: clients.on_finish,
             messages.Operate: clients.on_operate,
             messages.SetQueue: clients.on_set_queue,
+            messages.ImportProfiles: clients.on_import_profiles,
             messages.OperateNode: nodes.on_operate_node,
             messages.NodeJoined: nodes.on_node_joined,
             messages.NodeSilent: nodes.on_node_silent,

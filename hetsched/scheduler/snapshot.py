@@ -15,6 +15,7 @@ from hetsched import _core
 from hetsched._core import Core, split_facts
 from hetsched.config import Config
 from hetsched.model import QueueSpec
+from hetsched.policy.profiles import Profile
 from hetsched.scheduler import outcomes, words
 from hetsched.scheduler.attempts import SavedAttempts
 from hetsched.scheduler.books import Books
@@ -49,6 +50,7 @@ class Saved(msgspec.Struct, frozen=True, array_like=True):
     ended: list[int]
     event_seq: int
     id_seq: int
+    profiles: list[Profile] = []
 
 
 class Whole(msgspec.Struct, frozen=True, array_like=True):
@@ -79,6 +81,7 @@ def _saved(books: Books) -> Saved:
         ended=list(books.ended),
         event_seq=books.event_seq,
         id_seq=books.id_seq,
+        profiles=books.profiles.save(),
     )
 
 
@@ -106,6 +109,7 @@ def load(config: Config, state: bytes) -> Books:
     books.keys.update((word.key, word) for word in saved.keys)
     books.audit.extend(saved.audit)
     books.ended.extend(saved.ended)
+    books.profiles.load(saved.profiles)
     books.event_seq, books.id_seq = saved.event_seq, saved.id_seq
     return books
 

@@ -18,6 +18,7 @@ from hetsched.scheduler.explain import Explain
 from hetsched.scheduler.lifecycle import CODE_OF_STATE, EVERY_MASK, STATE_OF_CODE, states_mask
 from hetsched.scheduler.rendering import attempt_json, iso, placement_of
 from hetsched.scheduler.view_cluster import ClusterView
+from hetsched.scheduler.view_profiles import profiles_json
 from hetsched.scheduler.world import World
 
 MAX_PAGE = 10_000
@@ -137,6 +138,10 @@ class View(ClusterView):
     def explain(self, ident: str) -> dict[str, Any]:
         """Why the task waits, or why it is where it is."""
         return self._explain.task(self.slot(ident))
+
+    def profiles(self, task_type: str | None = None, *, with_times: bool = False) -> list[dict[str, Any]]:
+        """Learned run times, of one type of task or of all."""
+        return profiles_json(self.books.profiles, task_type, with_times=with_times)
 
     def pending_by_reason(self) -> dict[str, int]:
         """Waiting tasks by coded reason, counted by shape."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from hetsched.model import NodeSpec, QueueSpec
+from hetsched.policy.profiles import Profile
 
 KIND = 1  # the core's `kind` argument; one kind of payload so far
 
@@ -133,6 +134,12 @@ class ShapeKnown(Word, frozen=True, array_like=True, tag=12):
     body: bytes
 
 
+class ProfilesImported(Word, frozen=True, array_like=True, tag=13):
+    """Profiles from elsewhere replace those of their keys. What is learned here needs no word: it follows from ended attempts."""
+
+    profiles: tuple[Profile, ...]
+
+
 AnyWord = (
     Submitted
     | NodeKnown
@@ -146,6 +153,7 @@ AnyWord = (
     | Audited
     | Counted
     | ShapeKnown
+    | ProfilesImported
 )
 
 encode = msgspec.msgpack.Encoder().encode

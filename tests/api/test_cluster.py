@@ -106,3 +106,14 @@ def test_a_flood_of_task_types_is_bounded() -> None:
 
     metrics = Metrics()
     assert {metrics.task_type(f"t{i}") for i in range(500)} == {f"t{i}" for i in range(MOST_TYPES)} | {OTHER}
+
+
+def test_profiles_are_exported_and_imported(daemon: DaemonProcess) -> None:
+    row = {"type": "render", "model": "A100", "size": "1", "times": [1.5, 2.5], "runs": 7}
+    assert daemon.post("/v1/profiles", {"profiles": [row]}).json == {"imported": 1}
+    (found,) = daemon.get("/v1/profiles?type=render&times=true").json["profiles"]
+    assert {name: found[name] for name in row} == row and found["p50"] == 1.5
+    assert "times" not in daemon.get("/v1/profiles").json["profiles"][0]
+    refused = daemon.post("/v1/profiles", {"profiles": [{**row, "times": []}]})
+    assert refused.status == 422 and refused.json["errors"][0]["pointer"] == "/profiles/0/times"
+    assert "hetsched_profiles 1.0" in daemon.get("/metrics").body.decode()

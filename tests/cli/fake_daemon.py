@@ -156,6 +156,13 @@ class _Handler(BaseHTTPRequestHandler):
                 return 200, {"nodes": [{"name": "n0", "state": "ready", "labels": {"zone": "z1"}}]}
             case "GET", "devices":
                 return 200, {"devices": [{"node": "n0", "id": "gpu-0", "model": "A100", "health": "healthy"}]}
+            case "GET", "profiles":
+                row = {"type": "training", "size": "1", "model": "A100", "runs": 9, "p50": 61.5, "p90": 80.0}
+                row |= {"error": 0.1, "estimate_error": None, "replaces_estimate": True}
+                row |= {"times": [60.0, 61.5]} if query.get("times") else {}
+                return 200, {"profiles": [row] if query.get("type", "training") == "training" else []}
+            case "POST", "profiles":
+                return 200, {"imported": len(body["profiles"])}
             case "GET", "queues":
                 return 200, {"queues": [{"name": "default", "weight": 1, "used": {"gpu": 2.5, "memory": 2**34}}]}
             case "GET", "queues", "research/vision":

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.cli.conftest import Said
 from tests.cli.fake_daemon import FakeDaemon
@@ -40,6 +41,9 @@ def test_every_reading_command_speaks_json(daemon: FakeDaemon, call: Call) -> No
         ["node", "list"],
         ["device", "list"],
         ["queue", "list"],
+        ["profile", "list"],
+        ["profile", "show", "training"],
+        ["profile", "export"],
         ["version"],
     ):
         said = call(*words, "--json")
@@ -150,3 +154,22 @@ def test_the_cluster_in_tables(daemon: FakeDaemon, call: Call) -> None:
     assert call("queue", "list").out.splitlines()[1].split() == "default 1 - - gpu=2.5 memory=16Gi 0 0".split()
     assert call("device", "list").out.splitlines()[1].split() == "n0 gpu-0 A100 0 - healthy -".split()
     assert call("node", "list").out.splitlines()[1].split()[:2] == ["n0", "ready"]
+
+
+def test_profiles_are_shown_and_taken_from_one_daemon_to_another(
+    daemon: FakeDaemon, call: Call, tmp_path: Path
+) -> None:
+    assert call("profile", "list").out.splitlines() == [
+        "TYPE      SIZE  MODEL  RUNS  P50    P90  ERROR  ESTIMATES  USED",
+        "training  1     A100   9     61.5s  80s  10 %   -          instead of estimates",
+    ]
+    assert "last run times     60s 61.5s" in call("profile", "show", "training").out
+    assert call("profile", "show", "nobody").code == 3
+    file = tmp_path / "profiles.json"
+    file.write_text(call("profile", "export").out)
+    assert call("profile", "import", str(file)).out == "imported: 1\n"
+    assert daemon.asked[-1][2] == {
+        "profiles": [{"type": "training", "model": "A100", "size": "1", "times": [60.0, 61.5], "runs": 9}]
+    }
+    file.write_text("no json")
+    assert call("profile", "import", str(file)).code == 2
