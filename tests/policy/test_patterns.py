@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from hetsched.policy.patterns import CELLS, MOST_PIVOTS, Basis, duals, worth
+from hetsched.policy.patterns import CELLS, MOST_PIVOTS, MOST_SIZES, Basis, duals, worth
 
 
 def weights_of(demand: dict[int, int]) -> dict[int, Fraction]:
@@ -35,7 +35,7 @@ def test_small_programs(demand: dict[int, int], weights: dict[int, Fraction]) ->
 def test_the_cover_costs_what_the_demand_weighs(seed: int) -> None:
     """Both sides of the program are feasible and equal: then both are best. Exactly."""
     rng = random.Random(seed)
-    demand = {rng.randint(1, 100): rng.randint(1, 10_000) for _ in range(rng.randint(1, 40))}
+    demand = {rng.randint(1, 100): rng.randint(1, 10_000) for _ in range(rng.randint(1, MOST_SIZES))}
     sizes = sorted(demand)
     basis = Basis(sizes, [demand[size] for size in sizes])
     pivots = 0
@@ -53,6 +53,13 @@ def test_the_cover_costs_what_the_demand_weighs(seed: int) -> None:
     assert sum(cost * amount for cost, amount in zip(basis.costs, held, strict=True)) == sum(
         demand[size] * weight for size, weight in weights.items()
     )
+
+
+def test_of_many_sizes_the_most_wanted_are_told_apart() -> None:
+    demand = {size: 1000 if size % 3 == 0 else 1 for size in range(1, 101)}
+    weights = weights_of(demand)
+    assert len(weights) == MOST_SIZES and set(weights) >= {*range(3, 100, 3), 100}
+    assert max(worth(weights)) <= 1
 
 
 def test_worth_never_falls_with_room() -> None:
