@@ -354,6 +354,7 @@ cdef struct Tables:
     uint32_t mix_first[MIX_SHAPES]  # derived: the first shape of each class in the mix
     uint32_t mix_classes            # derived
     PriceRecord* prices        # by kind; see price
+    int64_t strand_limit       # price: milli of devices that a core of a task without devices may strand, 0 = any amount. Not dumped: it is told
     uint64_t asked             # derived: device tasks accepted, those before a load by popularity
     FgdTables* fgd             # derived: NULL before the preset is fgd; see published
     int64_t mix_since          # device tasks accepted since

@@ -232,6 +232,8 @@ class Core:
         """Device tasks accepted so far; after a load, as far as the shapes' counts remember."""
     def know(self, shape: int, times: int) -> None:
         """Count the shape as asked so often, without tasks: history."""
+    def set_strand_limit(self, milli: int) -> None:
+        """POLICY_PRICE: a task without devices fits only where it strands at most so many milli of devices a core; 0 = anywhere. Not dumped."""
     def demand(self) -> list[tuple[int, int, int, tuple[tuple[int, int, int, int, int], ...]]]:
         """(times asked, cpu_milli, memory_bytes, asks (kind, whole, parts, part_milli, mask of models or 0)) of every device shape that was
         asked for, placed or not; counts are halved now and then."""

@@ -4,6 +4,16 @@
 # before the next level may take what is free, so nothing is placed below and evicted in the same call.
 
 cdef int64_t decide_levels(Tables* t, int levels, bint preempt, int lane) except -1 nogil:
+    """With a strand limit again until nothing is placed: who takes the last device of a node lets those in who would have stranded it."""
+    cdef int64_t placed = decide_once(t, levels, preempt, lane)
+    cdef int64_t more = placed
+    while t.strand_limit > 0 and more > 0:
+        more = decide_once(t, levels, preempt, lane)
+        placed += more
+    return placed
+
+
+cdef int64_t decide_once(Tables* t, int levels, bint preempt, int lane) except -1 nogil:
     cdef int64_t placed = 0
     cdef int qos
     cdef uint8_t code

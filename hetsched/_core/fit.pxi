@@ -198,6 +198,8 @@ cdef int fit(Tables* t, uint32_t slot, ShapeRecord* shape, uint32_t* pieces, int
     cdef NodeRecord* node = &t.nodes[slot]
     if not node.is_open or not has_base(node, shape) or level_of(shape, slot) == 0:
         return -1
+    if is_over_limit(t, slot, shape):
+        return -1
     if t.policy == POLICY_FGD_ and shape.ask_count == 1 and shape.device_count == 1 and shape.asks[0].parts == 1:
         return fgd_pick(t, slot, shape, pieces, worst)
     return pick(t, t.devices + node.device_first, node.device_count, shape, pieces, worst)

@@ -10,6 +10,8 @@
 # allocation, for then noise decides and not the order of the nodes. v, premiums and rates come from what is asked (set_prices; computed
 # in hetsched/policy/price.py, which names the sources). Inside a node the device is chosen by the exact loss.
 #
+# With a strand limit, a task without devices does not fit where its CPU and memory would strand more than that.
+#
 # Promises: integers, in tenths of a milli; depends on the node, the shape and the prices only. Before the first prices free capacity is
 # worth its size, and a whole device goes with 11 cores and 40 GiB.
 
@@ -84,6 +86,28 @@ cdef int64_t stranded(Tables* t, NodeView* view, ShapeRecord* shape, int64_t cpu
     return cost
 
 
+cdef int64_t strands(Tables* t, NodeRecord* node, ShapeRecord* shape, NodeView* view) noexcept nogil:
+    """How much more is stranded once the shape is there, tenths of a milli; below 0: what was stranded is used."""
+    if not view.has_stranded:
+        view.stranded = stranded(t, view, NULL, node.cpu_free, node.memory_free)
+        view.has_stranded = True
+    return stranded(t, view, shape, node.cpu_free - shape.cpu_milli, node.memory_free - shape.memory_bytes) - view.stranded
+
+
+cdef inline bint over_limit(Tables* t, NodeRecord* node, ShapeRecord* shape, NodeView* view) noexcept nogil:
+    """A task without devices would strand more of them than its cores may."""
+    return (t.strand_limit > 0 and shape.ask_count == 0 and t.policy == POLICY_PRICE_
+            and strands(t, node, shape, view) * 100 > t.strand_limit * shape.cpu_milli)
+
+
+cdef bint is_over_limit(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept nogil:
+    cdef NodeView view
+    if t.strand_limit == 0 or shape.ask_count > 0:
+        return False
+    view_node(t, slot, &view)
+    return over_limit(t, &t.nodes[slot], shape, &view)
+
+
 cdef int price_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, ClassView* shared, int span) noexcept nogil:
     """0..span - 1, least lost best. The top of the scale is what a placement gains at best: its whole devices are worth what they are,
     its parts may lie in room that nobody else could use, and what was stranded may be used. Big tasks run off its lower end."""
@@ -91,10 +115,7 @@ cdef int price_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* vie
     cdef int64_t gained, top = 0, below
     cdef int64_t step = PRICE_STEP * ((254 + span - 1) // span)
     cdef int ask
-    if not view.has_stranded:
-        view.stranded = stranded(t, view, NULL, node.cpu_free, node.memory_free)
-        view.has_stranded = True
-    gained = view.stranded - shared.loss - stranded(t, view, shape, node.cpu_free - shape.cpu_milli, node.memory_free - shape.memory_bytes)
+    gained = -shared.loss - strands(t, node, shape, view)
     for ask in range(shape.ask_count):
         top -= 10000 * <int64_t> shape.asks[ask].whole
     top += min(7 * shape.device_milli, <int64_t> 20000)

@@ -7,6 +7,15 @@ cdef class PricingDoors(TaskDoors):
     def asked(self):
         return self.t.asked
 
+    def set_strand_limit(self, int64_t milli):
+        if not 0 <= milli <= 1000000:
+            raise ValueError(f"a strand limit of {milli} is not 0..1000000 milli a core")
+        self.t.strand_limit = milli
+        self.t.all_dirty = True
+        self.t.frees += 1
+        self.t.changes += 1
+        self._checked()
+
     def know(self, uint32_t shape, uint32_t times):
         self._shape(shape)
         count_arrivals(&self.t, shape, times)

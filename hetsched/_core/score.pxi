@@ -127,7 +127,7 @@ cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* 
         return 0
     if shared.stamp != t.views:
         view_class(t, slot, shape, view, shared)
-    if shared.count < 0:
+    if shared.count < 0 or over_limit(t, node, shape, view):
         return 0
     if shape.model_top > 1:
         steps = shape.model_top

@@ -18,6 +18,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--tick", type=float, default=0.001, metavar="SECONDS", help="between tasks without times (0.001)"
     )
     parser.add_argument("--policy", metavar="NAME", help="how nodes are ranked; several with commas: a table")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="a.b=c", help="a key of the configuration; may repeat"
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="in place of the scenario's")
     parser.add_argument("--events", type=Path, metavar="OUT.jsonl", help="write the event log")
     parser.add_argument("--placements", type=Path, metavar="OUT.csv", help="write every placement")
@@ -43,6 +46,7 @@ def _simulate(options: argparse.Namespace) -> int:
         events=options.events,
         placements=options.placements,
         tick=options.tick,
+        sets=options.set,
         as_json=options.json,
     )
 

@@ -5,6 +5,7 @@ Unknown keys are refused with the nearest known name, broken rules with what to 
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -30,12 +31,15 @@ def load(path: Path | None = None, sets: Iterable[str] = ()) -> Config:
     return _check(raw, str(path) if path is not None else "configuration")
 
 
-def from_mapping(raw: object, *, simulated: bool = True) -> Config:
-    """The configuration in a scenario's `config:`. Raises ConfigError."""
+def from_mapping(raw: object, *, simulated: bool = True, sets: Iterable[str] = ()) -> Config:
+    """The configuration in a scenario's `config:` with `sets` laid over it. Raises ConfigError."""
     if raw is None:
         raw = {}
     if not isinstance(raw, Mapping):
         raise ConfigError("config: must be a mapping of sections")
+    raw = copy.deepcopy(dict(raw))
+    for assignment in sets:
+        _assign(raw, assignment)
     return _check(_merged(SIMULATED, raw) if simulated else dict(raw), "config")
 
 

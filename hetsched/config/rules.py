@@ -108,6 +108,7 @@ def _positive(config: Config) -> Iterator[str]:
 def _not_negative(config: Config) -> Iterator[str]:
     for key in (
         "batch.max_wait",
+        "policy.strand_limit",
         "preemption.blast_radius",
         "gang.repair",
         "server.longest_wait",

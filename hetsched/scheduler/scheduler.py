@@ -76,6 +76,7 @@ class Scheduler:
         self._batch = 0b1111 & ~self._immediate
         self.world.drain = self._drain
         self.core.set_policy(PRESETS[config.policy.preset])
+        self.core.set_strand_limit(config.policy.strand_limit)
         self._pricer = Pricer(self.core) if config.policy.preset == "price" else None
 
     def _table(self) -> dict[type[Input], Callable[[Any], None]]:

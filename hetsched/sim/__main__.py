@@ -16,6 +16,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=Path, help="CSV of nodes, in the columns of the openb trace")
     parser.add_argument("--tasks", type=Path, help="CSV of tasks, likewise")
     parser.add_argument("--policy", help="preset to rank nodes by; several with commas: a table")
+    parser.add_argument("--set", action="append", default=[], help="a configuration key, a.b=c; may repeat")
     parser.add_argument("--seed", type=int, help="in place of the scenario's")
     parser.add_argument("--events", type=Path, help="write the event log here, one JSON object a line")
     parser.add_argument("--placements", type=Path, help="write every placement here, as CSV")
@@ -31,6 +32,7 @@ def main() -> int:
         events=given.events,
         placements=given.placements,
         tick=given.tick,
+        sets=given.set,
         as_json=given.json,
     )
 

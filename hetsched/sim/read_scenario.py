@@ -6,7 +6,7 @@ A task that breaks a rule is refused in the run, as the daemon would; anything e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,12 +49,14 @@ def _plain(body: bytes, path: Path) -> object:
         raise ScenarioError(f"{path} is not YAML: {error}") from None
 
 
-def read_scenario(raw: dict[str, Any], *, policy: str | None = None, seed: int | None = None) -> Scenario:
-    """Check the whole; `policy` and `seed` from the command line go before the file's. Raises ScenarioError."""
+def read_scenario(
+    raw: dict[str, Any], *, policy: str | None = None, seed: int | None = None, sets: Sequence[str] = ()
+) -> Scenario:
+    """Check the whole; `policy`, `seed` and `sets` from the command line go before the file's. Raises ScenarioError."""
     for key in raw:
         if key not in KEYS:
             raise ScenarioRefused(unknown(key, KEYS, "key"))
-    config = _config(raw.get("config"), policy)
+    config = _config(raw.get("config"), policy, sets)
     defaults = config.task_defaults()
     nodes = tuple(_nodes(list_of(raw, "nodes")))
     queues = tuple(_each(list_of(raw, "queues"), "queues", lambda entry: parse_queue(entry)))
@@ -82,11 +84,11 @@ def with_policy(raw: object, policy: str | None) -> object:
     return base
 
 
-def _config(raw: object, policy: str | None) -> configuration.Config:
+def _config(raw: object, policy: str | None, sets: Sequence[str]) -> configuration.Config:
     try:
-        return configuration.from_mapping(with_policy(raw, policy))
+        return configuration.from_mapping(with_policy(raw, policy), sets=sets)
     except ConfigError as error:
-        kind = ScenarioError if policy is not None and "policy.preset" in str(error) else ScenarioRefused
+        kind = ScenarioError if sets or (policy is not None and "policy.preset" in str(error)) else ScenarioRefused
         raise kind(str(error)) from None
 
 

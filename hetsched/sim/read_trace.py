@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,9 @@ _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._:/-]")
 Row = dict[str, str]
 
 
-def read_trace(nodes: Path, tasks: Path, *, tick_s: float, policy: str | None, seed: int | None) -> Scenario:
+def read_trace(
+    nodes: Path, tasks: Path, *, tick_s: float, policy: str | None, seed: int | None, sets: Sequence[str] = ()
+) -> Scenario:
     """Both files as one scenario. Raises ScenarioError naming file, line and column."""
     if not (0 < tick_s <= 3600):
         raise ScenarioError("--tick must be above 0 and at most 3600 seconds")
@@ -48,7 +50,7 @@ def read_trace(nodes: Path, tasks: Path, *, tick_s: float, policy: str | None, s
     ]
     is_timed = bool(pods) and all(submit_ns is not None for _, submit_ns in pods)
     return Scenario(
-        config=_config(policy, is_timed),
+        config=_config(policy, is_timed, sets),
         seed=seed or 0,
         nodes=specs,
         happenings=tuple(_timed(submissions, pods) if is_timed else _ticking(submissions, round(tick_s * 1e9))),
@@ -65,12 +67,12 @@ def _ticking(submissions: list[Submission], tick_ns: int) -> Iterator[Happening]
         yield Happening((number + 1) * tick_ns, "submit", Drop(one))
 
 
-def _config(policy: str | None, is_timed: bool) -> configuration.Config:
+def _config(policy: str | None, is_timed: bool, sets: Sequence[str]) -> configuration.Config:
     raw: dict[str, Any] = {} if policy is None else {"policy": {"preset": policy}}
     if not is_timed:  # each task is decided in its own turn, against what stands
         raw |= {"batch": {"size": 1}, "preemption": {"enabled": False}}
     try:
-        return configuration.from_mapping(raw)
+        return configuration.from_mapping(raw, sets=sets)
     except ConfigError as error:
         raise ScenarioError(str(error)) from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -40,19 +40,21 @@ def simulate(
     events: Path | None = None,
     placements: Path | None = None,
     tick: float = 0.001,
+    sets: Sequence[str] = (),
     as_json: bool = False,
     out: TextIO = sys.stdout,
 ) -> int:
-    """Run it and print the summary to `out`; complaints go to standard error. Returns the exit code. `tick`: seconds. Several presets in
+    """Run it and print the summary to `out`; complaints go to standard error. Returns the exit code. `tick`: seconds. `sets`:
+    configuration keys, "a.b=c". Several presets in
     `policy`, with commas: once each, and a table."""
     try:
         if policy is not None and "," in policy:
             if events is not None or placements is not None:
                 raise ScenarioError("--events and --placements are of one run; name one policy")
-            compared = compare(lambda one: _read(scenario, nodes, tasks, one, seed, tick), _names(policy))
+            compared = compare(lambda one: _read(scenario, nodes, tasks, one, seed, tick, sets), _names(policy))
             out.write(json.dumps(compared, indent=2) + "\n" if as_json else table(compared))
             return OK
-        world = _read(scenario, nodes, tasks, policy, seed, tick)
+        world = _read(scenario, nodes, tasks, policy, seed, tick, sets)
         summary = _run(world, events, placements)
     except (ScenarioRefused, ConfigError) as error:
         print(f"refused: {error.detail}", file=sys.stderr)
@@ -65,12 +67,18 @@ def simulate(
 
 
 def _read(
-    scenario: Path | None, nodes: Path | None, tasks: Path | None, policy: str | None, seed: int | None, tick: float
+    scenario: Path | None,
+    nodes: Path | None,
+    tasks: Path | None,
+    policy: str | None,
+    seed: int | None,
+    tick: float,
+    sets: Sequence[str],
 ) -> Scenario:
     if scenario is not None and nodes is None and tasks is None:
-        return read_scenario(load_scenario(scenario), policy=policy, seed=seed)
+        return read_scenario(load_scenario(scenario), policy=policy, seed=seed, sets=sets)
     if scenario is None and nodes is not None and tasks is not None:
-        return read_trace(nodes, tasks, tick_s=tick, policy=policy, seed=seed)
+        return read_trace(nodes, tasks, tick_s=tick, policy=policy, seed=seed, sets=sets)
     raise ScenarioError("give either a scenario file or both --nodes and --tasks")
 
 

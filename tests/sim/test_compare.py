@@ -78,6 +78,19 @@ def test_models_of_a_trace_are_as_good_as_each_other(tmp_path: Path) -> None:
     assert len(bodies) == 1, "one shape"
 
 
+def test_keys_of_the_configuration_can_be_set_for_a_trace(tmp_path: Path) -> None:
+    """A task without devices would strand what the lean node has; with a limit it is dropped, as the protocol has it."""
+    nodes = "sn,cpu_milli,memory_mib,gpu,model\nlean,8000,1048576,2,T4\n"
+    tasks = "prepare,4000,1024,0,0,\n"
+    placed = []
+    for sets in ([], ["policy.strand_limit=40"]):
+        code, text = compared(tmp_path, tasks, "price,pack", nodes, sets=sets, as_json=True)
+        assert code == 0
+        placed.append([row["placed"] for row in json.loads(text)["policies"]])
+    assert placed == [[1, 1], [0, 1]]
+    assert compared(tmp_path, tasks, "price", nodes, sets=["policy.strand=40"])[0] == 2
+
+
 # ---------------------------------------------------------------- against the referee of the published figures
 
 
