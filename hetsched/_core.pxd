@@ -172,6 +172,18 @@ cdef struct EvictionRecord:
     int64_t at_ns              # when it was told to stop
 
 
+cdef struct EndRecord:
+    # When an allocation is expected to be over. Owner: reserve.
+    int64_t end_ns
+    uint32_t allocation        # slot
+
+
+cdef struct SeatRecord:
+    # Where a reserved task will go. Owner: reserve.
+    uint32_t task
+    uint32_t node
+
+
 cdef struct LaneRecord:
     # The waiting tasks of one (qos, queue, shape), best first; shape NONE: gangs of that (qos, queue). Derived. Owner: lanes.
     uint32_t shape
@@ -185,6 +197,7 @@ cdef struct LaneRecord:
     uint32_t heap_at           # where in its bucket's heap, or NONE
     uint32_t parked_at         # where in `parked_lanes`, or NONE
     uint64_t no_proof          # `changes` when a search for victims found nothing, 0 = never
+    int64_t no_start_ns        # until when no start is looked for
     uint64_t oldest_sequence   # since it was last empty
     int64_t deadline_ns        # of the first since it was last empty
     int16_t priority           # likewise
@@ -212,6 +225,7 @@ cdef struct GangRecord:
     uint32_t succeeded         # members that succeeded, forgotten ones too
     int32_t column             # -1 none, 0..7 domain, 8 one node
     uint32_t next_free
+    int64_t no_start_ns        # derived: until when no start is looked for
     uint8_t is_present
     uint8_t is_stale           # derived: in `stale_gangs`, its standing in the lanes is to be settled
 
@@ -310,6 +324,22 @@ cdef struct Tables:
     uint32_t evictions_capacity
     uint64_t oscillations      # evictions of tasks that had been evicted within the last ten minutes
     int64_t damped_until_ns    # derived: when the next task stops being damped, 0 = none
+
+    int64_t* expected_ns       # by template: run time, 0 = unknown
+    uint32_t expected_used
+    uint32_t expected_capacity
+    EndRecord* ends            # scratch of reserve
+    uint32_t ends_size
+    uint32_t ends_capacity
+    uint32_t reserved_task     # derived: the blocked head that has the reservation, NONE
+    uint64_t reserved_sequence # derived: its own, for slots are given out again
+    int64_t reserved_ns        # derived: its start
+    int64_t reserved_at_ns     # derived: when that was found or confirmed
+    SeatRecord* seats          # derived
+    uint32_t seats_size
+    uint32_t seats_capacity
+    uint8_t seats_closed       # derived: inside decide, while those behind it are decided
+    uint64_t parks             # derived: grows when somebody is parked
 
     AllocationRecord* allocations
     uint32_t allocations_used

@@ -192,6 +192,8 @@ class Core:
     ) -> list[int]:
         """A run of tasks that differ in key (and deadline, priority) only; sequence in the order given. No fact: the words of the submission are.
         HELD_* in flags: they start HELD, else QUEUED in their lane. KeyError if a key is present (nothing is accepted then)."""
+    def set_template(self, template: int, *, expected_ns: int) -> None:
+        """Expected run time of the tasks that name this template, 0 = unknown. No fact: follows from the words that made the template."""
     def find(self, key: bytes) -> int:
         """Slot of the task with this key, or NONE."""
     def started(self, task: int, attempt: int) -> None:
@@ -280,6 +282,8 @@ class Core:
     def fragmentation(self, kind: int) -> tuple[int, int]:
         """(fragment_milli, free_milli): of the kind's free capacity the part that the recent mix of shapes cannot use, each shape weighted by how
         often it was asked (Weng et al., Beware of Fragmentation, USENIX ATC 2023, section 4)."""
+    def reservation(self) -> tuple[int, int, tuple[tuple[int, int], ...]] | None:
+        """(blocked task that goes first, start in ns, ((member, node), ...)): what those behind it may not delay, as last found."""
     def oscillations(self) -> int:
         """Evictions of tasks that had been evicted within the last ten minutes, ever."""
     def memory(self) -> dict[str, int]:

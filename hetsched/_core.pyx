@@ -8,7 +8,8 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   fit                                        where it can go, on which devices, and what holding them means
   fragment, price, published, terms          how good a node is, each in its way
   score, rank                                where it goes best
-  gang, damping, lift, victims, decide       what is done about it
+  gang, damping, lift, victims               what could be done about it
+  reserve, decide                            what is done about it
   allocate, apply, facts                     what it does to the tables, and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
   check, check_derived                       what must hold
@@ -38,12 +39,14 @@ cdef extern from *:
     #endif
     #define MINUTE_NS INT64_C(60000000000)
     #define DAMPING_NS INT64_C(600000000000)
+    #define REVIEW_NS INT64_C(10000000000)
     #define AGE_NEAR_NS INT64_C(10000000000)
     #define AGE_CLASS_LEAST_NS INT64_C(30000000000)
     #define AGE_CLASS_MOST_NS INT64_C(48000000000)
     """
     const int HETSCHED_CHECKED
     const int64_t MINUTE_NS
+    const int64_t REVIEW_NS            # a reservation is looked at again so long after it was found
     const int64_t DAMPING_NS           # CONTRACT, section 7, Ageing
     const int64_t AGE_NEAR_NS          # submitted closer than this, ageing turns nobody round
     const int64_t AGE_CLASS_LEAST_NS
@@ -85,6 +88,7 @@ cdef enum:
     POLICIES = 11
     STOP_PREEMPTED = 1         # the one reason code that the core gives by itself
     AGE_MOST = 100             # points of priority
+    LOOK_BEHIND = 64           # tasks of a lane that may be passed over
 
 NONE = 0xFFFFFFFF
 NEVER_NS = INT64_MAX
@@ -122,6 +126,7 @@ include "_core/gang.pxi"
 include "_core/damping.pxi"
 include "_core/lift.pxi"
 include "_core/victims.pxi"
+include "_core/reserve.pxi"
 include "_core/decide.pxi"
 include "_core/allocate.pxi"
 include "_core/apply.pxi"

@@ -24,9 +24,10 @@ cdef int64_t decide_once(Tables* t, int levels, bint preempt, int lane) except -
     for qos in range(LEVELS):
         if (levels >> qos) & 1:
             code = <uint8_t> lane if lane >= 0 else LANE_IMMEDIATE_ if qos == 0 else LANE_BATCH_
-            placed += place_level(t, qos, code)
+            placed += place_level(t, qos, code, preempt and qos < LEVELS - 1)
             if preempt and qos < LEVELS - 1:
                 claim_level(t, qos, code)
+    close_seats(t, False)
     return placed
 
 
@@ -56,12 +57,24 @@ cdef inline bint may_try(Tables* t, LaneRecord* lane) noexcept nogil:
     return (shape.column == NONE_ or best_byte(t, shape) != 0) and within_limits(t, lane.queue, shape)
 
 
-cdef int64_t place_level(Tables* t, int qos, uint8_t code) except -1 nogil:
-    """Until nothing at this level may be tried any more."""
+cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except -1 nogil:
+    """Until nothing at this level may be tried any more. From the turn of the first blocked head on, what it needs is kept for it."""
     cdef int64_t placed = 0
-    cdef uint32_t lane
+    cdef uint64_t parks = 0
+    cdef uint32_t lane, head = NONE_
     while True:
         lane = best_lane(t, qos)
+        if not t.seats_closed and parks != t.parks:
+            parks = t.parks
+            head = blocked_head(t, qos)
+        if not t.seats_closed and head != NONE_ and is_behind(t, lane, head, qos):
+            if preempt and claims_first(t, head, qos, code):
+                parks = 0
+            elif reserve(t, head):
+                close_seats(t, True)
+            else:
+                head = blocked_head(t, qos)
+            continue
         if lane == NONE_:
             return placed
         if t.lanes[lane].shape == NONE_:
@@ -69,6 +82,31 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code) except -1 nogil:
             settle_gangs(t)
         else:
             placed += place_head(t, lane, code)
+
+
+cdef int claims_first(Tables* t, uint32_t head, int qos, uint8_t code) except -1 nogil:
+    """1: the blocked head has a claim now, so nothing need be kept for it."""
+    cdef uint32_t lane
+    if t.tasks[head].gang != NONE_ or qos_of(&t.tasks[head]) != qos:
+        return 0
+    lane_of(t, &t.tasks[head], &lane)
+    if t.lanes[lane].no_proof == t.changes:
+        return 0
+    if claim_head(t, lane, code):
+        return 1
+    t.lanes[lane].no_proof = t.changes
+    return 0
+
+
+cdef bint is_behind(Tables* t, uint32_t lane, uint32_t head, int qos) noexcept nogil:
+    """The blocked head goes before this lane; or, where nothing is left to try at the level, before those who wait below it."""
+    cdef int below
+    if lane != NONE_:
+        return is_sooner(t, head, lane_head(t, &t.lanes[lane]))
+    for below in range(qos + 1, LEVELS):
+        if t.waiting[below] > 0:
+            return True
+    return False
 
 
 cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
@@ -82,6 +120,8 @@ cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
     want_column(t, t.lanes[lane].shape)
     refresh(t)
     if not may_try(t, &t.lanes[lane]):
+        if t.seats_closed and backfill(t, lane, code):
+            return 1
         return park_lane(t, lane)
     if t.policy == POLICY_RANDOM_:
         node = random_node(t, shape, t.tasks[lane_head(t, &t.lanes[lane])].sequence ^ t.changes << 32)
@@ -91,6 +131,17 @@ cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
     assert count >= 0, "a leaf that is not 0 means that the shape fits"
     do_placed(t, lane_head(t, &t.lanes[lane]), node, code, pieces, count)
     return 1
+
+
+cdef int claim_in_turn(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
+    """Reserved nodes are closed to claims too, but not to those of the task they are reserved for."""
+    cdef bint closed = t.seats_closed
+    cdef int claims
+    if closed and is_reserved_for(t, lane_head(t, &t.lanes[lane])):
+        close_seats(t, False)
+    claims = claim_head(t, lane, code)
+    close_seats(t, closed)
+    return claims
 
 
 cdef int claim_level(Tables* t, int qos, uint8_t code) except -1 nogil:
@@ -109,7 +160,7 @@ cdef int claim_level(Tables* t, int qos, uint8_t code) except -1 nogil:
             if fairer(t, hungry.at[at], hungry.at[best]):
                 best = at
         lane = hungry.at[best]
-        if claim_head(t, lane, code) == 0:
+        if claim_in_turn(t, lane, code) == 0:
             hungry.at[best] = hungry.at[tried]
             hungry.at[tried] = lane
             tried += 1

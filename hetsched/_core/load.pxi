@@ -3,7 +3,7 @@
 # Promises: a damaged or foreign dump is refused before anything is built from it.
 
 cdef enum:
-    FIXED_SECTIONS = 13        # then one a shape, and the runs of devices
+    FIXED_SECTIONS = 14        # then one a shape, and the runs of devices
 
 
 cdef list read_sections(bytes data):
@@ -52,6 +52,7 @@ cdef int load_tables(Tables* t, list sections) except -1:
     t.queues_used = fill(<void**> &t.queues, &t.queues_capacity, sizeof(QueueRecord), sections[10])
     t.gangs_used = fill(<void**> &t.gangs, &t.gangs_capacity, sizeof(GangRecord), sections[11])
     t.evictions_used = fill(<void**> &t.evictions, &t.evictions_capacity, sizeof(EvictionRecord), sections[12])
+    t.expected_used = fill(<void**> &t.expected_ns, &t.expected_capacity, sizeof(int64_t), sections[13])
     for at in range(t.shapes_used):
         t.shapes[at].levels = NULL
         t.shapes[at].levels_size = 0

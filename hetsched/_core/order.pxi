@@ -73,6 +73,7 @@ cdef void bucket_remove(Tables* t, uint32_t slot) noexcept nogil:
 
 cdef int park_lane(Tables* t, uint32_t slot) except -1 nogil:
     bucket_remove(t, slot)
+    t.parks += 1
     push(&t.parked_lanes, slot)
     t.lanes[slot].parked_at = t.parked_lanes.size - 1
     return 0
@@ -113,18 +114,23 @@ cdef uint64_t queue_key(Tables* t, QueueRecord* queue) noexcept nogil:
     return queue.key
 
 
-cdef bint fairer(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
-    """Of two lanes. Queues that are siblings by key; others by their ancestors that are; equal keys by whose head goes first."""
-    cdef uint32_t a = t.lanes[one].queue
-    cdef uint32_t b = t.lanes[other].queue
+cdef inline bint fairer(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
+    """Of two lanes: by their heads."""
+    return fairer_task(t, lane_head(t, &t.lanes[one]), lane_head(t, &t.lanes[other]))
+
+
+cdef bint fairer_task(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
+    """Of two tasks of one level. Queues that are siblings by key; others by their ancestors that are; equal keys by who goes first."""
+    cdef uint32_t a = t.tasks[one].queue
+    cdef uint32_t b = t.tasks[other].queue
     cdef uint64_t key_a, key_b
     while t.queues[a].depth > t.queues[b].depth:
         a = t.queues[a].parent
     while t.queues[b].depth > t.queues[a].depth:
         b = t.queues[b].parent
     if a == b:
-        a = t.lanes[one].queue
-        b = t.lanes[other].queue
+        a = t.tasks[one].queue
+        b = t.tasks[other].queue
     else:
         while t.queues[a].parent != t.queues[b].parent:
             a = t.queues[a].parent
@@ -133,7 +139,7 @@ cdef bint fairer(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
     key_b = queue_key(t, &t.queues[b])
     if key_a != key_b:
         return key_a < key_b
-    return lane_before(t, one, other)
+    return goes_before(t, one, other)
 
 
 cdef uint32_t best_lane(Tables* t, int qos) noexcept nogil:

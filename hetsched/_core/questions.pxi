@@ -119,6 +119,13 @@ cdef class Questions(PricingDoors):
             measure_fragment(&self.t, kind, &fragment_milli, &free_milli)
         return fragment_milli, free_milli
 
+    def reservation(self):
+        cdef Tables* t = &self.t
+        cdef uint32_t at
+        if t.reserved_task == NONE_ or not stands(t, t.reserved_task):
+            return None
+        return t.reserved_task, t.reserved_ns, tuple([(t.seats[at].task, t.seats[at].node) for at in range(t.seats_size)])
+
     def oscillations(self):
         return self.t.oscillations
 

@@ -109,6 +109,14 @@ cdef class TaskDoors(TermDoors):
         self._checked()
         return slots
 
+    def set_template(self, uint32_t template, *, int64_t expected_ns):
+        cdef Tables* t = &self.t
+        if expected_ns < 0 or template >= 1 << 28:
+            raise ValueError(f"template {template} with expected_ns {expected_ns}: neither negative nor 2^28 templates")
+        grow(<void**> &t.expected_ns, &t.expected_capacity, sizeof(int64_t), <uint64_t> template + 1)
+        t.expected_used = max(t.expected_used, template + 1)
+        t.expected_ns[template] = expected_ns
+
     # ------------------------------------------------------------------ heard
 
     def started(self, uint32_t task, uint32_t attempt):

@@ -6,7 +6,7 @@
 # Format: magic, then sections of (length 8, bytes) in the order of SECTIONS below, crc32 of all that at the end. The first section says
 # the size of every record, so that a build with another layout refuses instead of misreading.
 
-MAGIC = b"hetcore3"
+MAGIC = b"hetcore4"
 
 
 cdef bytes raw(const void* data, size_t size):
@@ -82,6 +82,7 @@ cdef class Whole(Questions):
             raw(t.allocations, t.allocations_used * sizeof(AllocationRecord)), raw(t.pieces.base, <size_t> t.pieces.used * 8),
             plain_nodes(t), raw(t.devices, t.devices_used * sizeof(DeviceRecord)),
             plain_shapes(t), plain_queues(t), plain_gangs(t), raw(t.evictions, t.evictions_used * sizeof(EvictionRecord)),
+            raw(t.expected_ns, t.expected_used * sizeof(int64_t)),
             *[raw(t.shapes[at].levels, t.shapes[at].levels_size) for at in range(t.shapes_used)],
             *[raw(t.device_runs[at].at, <size_t> t.device_runs[at].size * 4) for at in range(65)],
         ]
@@ -153,4 +154,5 @@ cdef bytes plain_gangs(Tables* t):
     for at in range(t.gangs_used):
         memset(&records[at].members, 0, sizeof(Slots))
         records[at].is_stale = False
+        records[at].no_start_ns = 0
     return section

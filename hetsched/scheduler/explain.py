@@ -12,6 +12,7 @@ from hetsched import _core
 from hetsched._core import TaskRow
 from hetsched.model import Task
 from hetsched.policy.profiles import Prediction
+from hetsched.scheduler import reservations
 from hetsched.scheduler.attempts import Attempt, Claimed
 from hetsched.scheduler.lifecycle import STATE_OF_CODE, WAITING_CODES
 from hetsched.scheduler.reasons import PRECEDENCE, Waiting
@@ -77,9 +78,11 @@ class Explain:
         }
 
     def _eta_s(self, task: int, row: TaskRow) -> float | None:
-        """Only where something is known: the end of a backoff. None = nobody knows yet."""
+        """Only where something is known: the end of a backoff, the start of a reservation. None = nobody knows yet."""
         until_ns = self.books.backoff_until_ns.get(task)
-        return None if until_ns is None else max(0.0, (until_ns - self.world.now_ns) / 1e9)
+        if until_ns is None:
+            return reservations.starts_in_s(self.world, task, row)
+        return max(0.0, (until_ns - self.world.now_ns) / 1e9)
 
     def _reasons(self, task: int, row: TaskRow, body: Task) -> Iterator[Found]:
         """Every reason that is true, most telling first; at least one."""
@@ -98,6 +101,7 @@ class Explain:
             )
         yield from self._gang(row)
         yield from self._limits(row, body)
+        yield from reservations.reasons(self.world, task, row, self.books.expected_s(body))
         yield self._room(row, body)
 
     def _held(self, task: int, row: TaskRow, body: Task) -> Iterator[Found]:

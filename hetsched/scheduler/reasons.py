@@ -48,6 +48,8 @@ class Waiting:
     NODES_CLOSED = "nodes_closed"
     NO_CAPACITY = "no_capacity"
     GANG_NO_ROOM = "gang_no_room"
+    RESERVED = "reserved"
+    BEHIND_RESERVATION = "behind_reservation"
     WINDOW = "window"
 
 

@@ -27,4 +27,9 @@ def test_the_scenario() -> None:
 
 def test_every_example_is_tried_here() -> None:
     names = {path.name for path in EXAMPLES.iterdir()}
-    assert names == {*COUNTS, "mixed.yaml", "first-task.sh", "scorer_plugin"}  # the plug-in: tests/policy/test_plugins.py
+    assert names == {
+        *COUNTS,
+        "mixed.yaml",
+        "first-task.sh",
+        "scorer_plugin",
+    }  # the plug-in: tests/policy/test_plugins.py

@@ -59,6 +59,7 @@ class Book:
     gangs: dict[int, tuple[int, int]] = field(default_factory=dict)  # min_size, column
     left: dict[int, int] = field(default_factory=dict)  # members that succeeded and are forgotten
     evicted_ns: dict[int, list[int]] = field(default_factory=dict)  # by sequence: when it was told to go
+    expected_ns: dict[int, int] = field(default_factory=dict)  # by template
     shaken: set[int] = field(default_factory=set)  # sequences: the next start is protected, or was
 
     def evicted(self, row: _core.TaskRow, now_ns: int) -> None:
@@ -180,6 +181,46 @@ class Snapshot:
                     return False
         return True
 
+    # ---------------------------------------------------------------- the reservation
+
+    def run_ns(self, task: int) -> int:
+        return self.book.expected_ns.get(self.rows[task].template, 0)
+
+    def end_ns(self, task: int) -> float:
+        """When it is expected to be over, from its own placement and estimate; twice the time if it took longer, and so on."""
+        run_ns, placement = self.run_ns(task), self.core.placement(task)
+        if self.state[task] == _core.STOPPING:
+            run_ns, begun_ns = 10**9, self.core.task(task).changed_ns
+            while begun_ns + run_ns <= self.now_ns:
+                run_ns *= 2
+            return begun_ns + run_ns
+        if not run_ns:
+            return float("inf")
+        if placement is None or self.state[task] == _core.QUEUED:
+            return self.now_ns + run_ns
+        begun_ns = placement.started_ns or placement.placed_ns
+        while begun_ns + run_ns <= self.now_ns:
+            run_ns *= 2
+        return begun_ns + run_ns
+
+    def reserved(self) -> tuple[int, int, set[int]] | None:
+        """(head, start, nodes) of the reservation."""
+        found = self.core.reservation()
+        return None if found is None else (found[0], found[1], {node for _, node in found[2]})
+
+    def is_kept_from(self, task: int, node: int) -> bool:
+        """The node is reserved for another that is no less urgent, and the task would not be gone in time."""
+        found = self.reserved()
+        if found is None or node not in found[2] or task == found[0]:
+            return False
+        in_time = 0 < self.run_ns(task) <= found[1] - self.now_ns
+        return self.rows[found[0]].qos <= self.rows[task].qos and not in_time
+
+    def is_closed_to_claims(self, task: int, node: int) -> bool:
+        """Nobody is stopped on a reserved node but for the one it is reserved for."""
+        found = self.reserved()
+        return found is not None and node in found[2] and task != found[0]
+
     # ---------------------------------------------------------------- victims
 
     def is_damped(self, task: int) -> bool:
@@ -223,7 +264,8 @@ class Snapshot:
     def judge_claim(self, task: int, node: int, victims: tuple[int, ...]) -> None:
         gone = frozenset(victims)
         assert victims and len(gone) == len(victims)
-        assert not any(self.fits(task, anywhere) for anywhere in self.book.nodes), "it evicts although it fits"
+        elsewhere = [anywhere for anywhere in self.book.nodes if not self.is_kept_from(task, anywhere)]
+        assert not any(self.fits(task, anywhere) for anywhere in elsewhere), "it evicts although it fits"
         for victim in victims:
             row = self.rows[victim]
             assert row.qos > self.rows[task].qos and row.flags & _core.PREEMPTIBLE
@@ -310,13 +352,14 @@ def judge_rest(snapshot: Snapshot, levels: int, evicts: bool) -> None:
     for task, row in snapshot.rows.items():
         waits = snapshot.state[task] == _core.QUEUED and task not in snapshot.holdings
         if waits and row.gang == _core.NONE and levels >> row.qos & 1:
-            assert not any(snapshot.fits(task, node) for node in snapshot.book.nodes), f"task {task} fits and waits"
+            nodes = [node for node in snapshot.book.nodes if not snapshot.is_kept_from(task, node)]
+            assert not any(snapshot.fits(task, node) for node in nodes), f"task {task} fits and waits"
             if evicts and not snapshot.will_wait(task):
                 gone = frozenset(snapshot.stoppable(row.qos))
                 assert not any(
                     snapshot.fits(task, node, snapshot.on_node(node, gone))
-                    for node in snapshot.book.nodes
-                    if not snapshot.leaving(node)
+                    for node in nodes
+                    if not snapshot.leaving(node) and not snapshot.is_closed_to_claims(task, node)
                 ), f"task {task} stops nobody and could"
 
 
@@ -347,10 +390,24 @@ def judge_order(snapshot: Snapshot) -> None:
             continue
         for other in placed:
             there = snapshot.rows[other]
+            if snapshot.run_ns(other) != snapshot.run_ns(task) and snapshot.reserved() is not None:
+                continue  # it was shorter, and so fitted in front of the reservation
             if (row.queue, row.qos, row.shape) == (there.queue, there.qos, there.shape):
                 assert not surely_ahead(row, there, snapshot.now_ns), (
                     f"task {other} was placed, task {task} goes before it"
                 )
+
+
+def judge_reservation(snapshot: Snapshot) -> None:
+    """Its head waits, fits nowhere, and gets in at its start beside all who are not expected to be over by then."""
+    found = snapshot.reserved()
+    if found is None or snapshot.rows[found[0]].gang != _core.NONE:
+        return
+    head, start_ns, (node,) = found
+    assert snapshot.state[head] == _core.QUEUED and head not in snapshot.holdings
+    assert start_ns > snapshot.now_ns
+    gone = frozenset(task for task in snapshot.holdings if snapshot.end_ns(task) <= start_ns)
+    assert snapshot.has_room(head, node, gone), f"task {head} cannot start at {start_ns}"
 
 
 def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> None:
@@ -380,6 +437,7 @@ def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> N
             raise AssertionError(f"decide() wrote {fact}")
     judge_gangs(snapshot, begun)
     judge_order(snapshot)
+    judge_reservation(snapshot)
     judge_rest(snapshot, levels, evicts)
 
 

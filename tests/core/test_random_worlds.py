@@ -36,6 +36,9 @@ class Chaos:
             self.add_node()
         for _ in range(self.random.randint(3, 8)):
             self.add_shape()
+        for template in range(self.random.choice((0, 4))):
+            self.book.expected_ns[template] = self.random.randint(0, 40) * 10**9
+            self.world.do("set_template", template, expected_ns=self.book.expected_ns[template])
 
     def add_node(self) -> None:
         gpus = self.random.choice((0, 2, 4, 8))
@@ -95,6 +98,7 @@ class Chaos:
 
     def submit(self) -> None:
         named: dict[str, Any] = {
+            "template": self.random.randint(0, 3),
             "qos": self.random.randint(CRITICAL, BACKGROUND),
             "queue": self.random.randint(0, 2),
             "flags": self.random.choice((0, 1, 1, 1, 2)),
