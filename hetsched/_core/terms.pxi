@@ -5,6 +5,7 @@
 # by the preset as ever. Derived: neither dumped nor part of the digest, the scheduler tells it again after a restart.
 
 cdef enum:
+    FEW_NODES = 64             # told anew: their leaves are computed, not the whole column
     PRESET_SPAN = 128          # steps of the preset's own score as a term: as fine as the finest of them means it
 
 
@@ -62,6 +63,19 @@ cdef int blended_step(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* vi
     return score * (span // 2 - 1) // 1000 * 2 + (t.nodes[slot].device_count == 0)
 
 
+cdef bint mark_few(Tables* t, BlendRecord* blend, const uint8_t* data, uint32_t size) except -1:
+    """Marks the nodes of which something else is told than before, if they are few; else marks none, and the whole column is due."""
+    cdef uint32_t at, changed = 0
+    for at in range(max(size, blend.told_size)):
+        changed += (data[at] if at < size else 0) != (blend.told[at] if at < blend.told_size else 0)
+    if changed > FEW_NODES:
+        return False
+    for at in range(min(max(size, blend.told_size), t.nodes_used)):
+        if (data[at] if at < size else 0) != (blend.told[at] if at < blend.told_size else 0):
+            mark_only(t, at)
+    return True
+
+
 cdef int drop_told(Tables* t, uint32_t node) except -1:
     """The node's slot is given back: what was told of it is not told of the next node there."""
     cdef uint32_t at
@@ -94,6 +108,7 @@ cdef class TermDoors(ShapeDoors):
         cdef BlendRecord fresh
         cdef BlendRecord* blend
         cdef const char* data = scores
+        cdef bint same, few
         cdef int at
         self._shape(shape)
         if len(weights) != TERMS or any(not 0 <= weight <= 1000000 for weight in weights):
@@ -110,6 +125,8 @@ cdef class TermDoors(ShapeDoors):
         if (memcmp(fresh.weights, blend.weights, sizeof(fresh.weights)) == 0 and fresh.level_top == blend.level_top
                 and blend.told_size == <uint32_t> len(scores) and memcmp(blend.told, data, len(scores)) == 0):
             return False
+        same = memcmp(fresh.weights, blend.weights, sizeof(fresh.weights)) == 0 and fresh.level_top == blend.level_top
+        few = same and mark_few(t, blend, <const uint8_t*> data, <uint32_t> len(scores))
         fresh.told = <uint8_t*> realloc(blend.told, max(1, len(scores)))
         if fresh.told == NULL:
             no_memory()
@@ -119,7 +136,7 @@ cdef class TermDoors(ShapeDoors):
         if fresh.weights[TERM_FRAGMENT] > 0 and not t.blends_fragment:
             t.blends_fragment = True
             t.all_dirty = True
-        if t.shapes[shape].column != NONE_:
+        if t.shapes[shape].column != NONE_ and not few:
             fill_column(t, shape)
         self._checked()
         return True

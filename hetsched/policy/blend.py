@@ -49,6 +49,11 @@ class Blend:
         self._config = config
         self.scorers = scorers
         self._learned = learned
+        self._same: dict[tuple[object, ...], Told] = {}
+
+    def begin(self) -> None:
+        """Nodes and what is learned may have changed since; from here on until the next time they do not."""
+        self._same.clear()
 
     def weights(self, task_type: str) -> dict[str, float]:
         """Terms and plug-ins with a weight for this type of task."""
@@ -56,6 +61,17 @@ class Blend:
         return {**own, **{name: weight for name, weight in self._config.scorers.items() if weight > 0}}
 
     def told(self, shape: ShapeWords, fleet: Fleet) -> Told:
+        """What the core is told. Without plug-ins, shapes that differ in amounts only share it."""
+        if self._config.scorers:
+            return self._sum(shape, fleet)
+        asks = tuple((ask.kind, ask.models) for ask in shape.asks)
+        key = (shape.task_type, shape.pattern, shape.data, shape.size, asks)
+        found = self._same.get(key)
+        if found is None:
+            found = self._same[key] = self._sum(shape, fleet)
+        return found
+
+    def _sum(self, shape: ShapeWords, fleet: Fleet) -> Told:
         """The told terms summed into bytes. Alone they are stretched over the whole byte; beside terms of the core they keep their size."""
         weights = self.weights(shape.task_type)
         vectors = self._vectors(shape, fleet, weights)

@@ -1,6 +1,7 @@
 """The nodes as arrays, a place a node slot: what terms and plug-ins count with. Made anew when nodes come or change, never per task.
 
-A figure that nobody knows is NaN; a slot without a node has `present` false.
+A figure that nobody knows is NaN; a slot without a node has `present` false. A fleet never changes: `changed` makes the next one from it,
+at the price of the nodes that differ. Nodes with the same devices form a group, and what follows from devices is computed once a group.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from hetsched.model import DeviceAsk, DeviceSpec, NodeSpec
 from hetsched.policy import catalogue
 
 Vector = NDArray[np.float64]
+Devices = tuple[DeviceSpec, ...]
 
 PUE_LABEL = "hetsched/pue"
 DELAY_LABEL = "hetsched/network-delay"
@@ -26,27 +28,59 @@ FIGURES: dict[str, Callable[[DeviceSpec], float | None]] = {
     "watts": catalogue.watts,
 }
 
+VECTORS_KEPT = 256
+"""Vectors by figure and devices asked, and by volume; a cluster with more different ones computes some twice."""
+
 
 class Fleet:
     """`cpu_cores`, `memory_bytes`: the whole node's. `single_core`: relative speed of one core. `pue`: power usage effectiveness, at
-    least 1. `delay_s`: network delay, seconds."""
+    least 1. `delay_s`: network delay, seconds. `group`: of equal devices, -1 where no node is."""
 
-    def __init__(self, nodes: Iterable[tuple[int, NodeSpec]]) -> None:
+    def __init__(self, nodes: Iterable[tuple[int, NodeSpec]] = ()) -> None:
+        self.size = 0
+        self.specs: list[NodeSpec | None] = []
+        self._table = np.empty((5, 0))
+        self._groups: list[Devices] = []
+        self._group_of: dict[tuple[object, ...], int] = {}
+        self.group = np.empty(0, dtype=np.int64)
+        self._fill(nodes)
+
+    def changed(self, nodes: Iterable[tuple[int, NodeSpec | None]]) -> Fleet:
+        """The fleet with these nodes in these slots; None: the slot is empty."""
+        fleet = Fleet()
+        fleet.size, fleet.specs = self.size, self.specs.copy()
+        fleet._table, fleet.group = self._table.copy(), self.group.copy()
+        fleet._groups, fleet._group_of = self._groups.copy(), self._group_of.copy()
+        fleet._fill(nodes)
+        return fleet
+
+    def _fill(self, nodes: Iterable[tuple[int, NodeSpec | None]]) -> None:
         pairs = list(nodes)
-        self.size = max((slot for slot, _ in pairs), default=-1) + 1
-        self.specs: list[NodeSpec | None] = [None] * self.size
+        more = max((slot for slot, _ in pairs), default=-1) + 1 - self.size
+        if more > 0:
+            self.specs += [None] * more
+            self._table = np.hstack([self._table, np.full((5, more), np.nan)])
+            self.group = np.concatenate([self.group, np.full(more, -1)])
+            self.size += more
         for slot, spec in pairs:
             self.specs[slot] = spec
-        self.present: NDArray[np.bool_] = np.array([spec is not None for spec in self.specs], dtype=np.bool_)
-        self.cpu_cores = self.each(lambda spec: spec.cpu_milli / 1000)
-        self.memory_bytes = self.each(lambda spec: spec.memory_bytes)
-        self.single_core = self.each(lambda spec: spec.cpu_single_core)
-        self.pue = self.each(lambda spec: said(spec.pue, spec.labels.get(PUE_LABEL), least=1.0))
-        self.delay_s = self.each(lambda spec: said(spec.network_delay, spec.labels.get(DELAY_LABEL)))
-        self._figures: dict[tuple[object, ...], Vector] = {}
+            self._table[:, slot] = np.nan if spec is None else _row(spec)
+            self.group[slot] = -1 if spec is None else self._group(spec.devices)
+        self.present: NDArray[np.bool_] = self.group >= 0
+        self.cpu_cores, self.memory_bytes, self.single_core, self.pue, self.delay_s = self._table
+        self._vectors: dict[tuple[object, ...], Vector] = {}
+
+    def _group(self, devices: Devices) -> int:
+        key = tuple((d.kind, d.model, d.tflops, d.tops, d.bandwidth, d.watts) for d in devices)
+        found = self._group_of.setdefault(key, len(self._groups))
+        if found == len(self._groups):
+            self._groups.append(devices)
+        return found
+
+    # -- questions
 
     def each(self, ask: Callable[[NodeSpec], float | None]) -> Vector:
-        """One number a node; None and absent nodes are NaN."""
+        """One number a node; None and absent nodes are NaN. A loop over all nodes: what is wanted often is kept by `devices` or `holds`."""
         out = np.full(self.size, np.nan)
         for slot, spec in enumerate(self.specs):
             value = None if spec is None else ask(spec)
@@ -54,32 +88,58 @@ class Fleet:
                 out[slot] = value
         return out
 
+    def each_group(self, ask: Callable[[Devices], float | None]) -> Vector:
+        """One number a node that follows from its devices alone."""
+        values = [ask(devices) for devices in self._groups]
+        by_group = np.array([np.nan if value is None else value for value in values] + [np.nan], dtype=np.float64)
+        out: Vector = by_group[self.group]  # -1 is the last: no node, no number
+        return out
+
     def devices(self, asks: tuple[DeviceAsk, ...], figure: str) -> Vector:
         """Mean `figure` (of FIGURES) over the node's devices that one of the asks may get; NaN where none is known."""
         key = (figure, *((ask.kind, ask.models) for ask in asks))
-        found = self._figures.get(key)
+        return self._kept(
+            key, lambda: self.each_group(lambda devices: _mean(map(FIGURES[figure], right(devices, asks))))
+        )
+
+    def holds(self, volume: str) -> Vector:
+        """1 where the node holds the volume, else 0."""
+        return self._kept(("volume", volume), lambda: np.nan_to_num(self.each(lambda spec: volume in spec.volumes)))
+
+    def _kept(self, key: tuple[object, ...], compute: Callable[[], Vector]) -> Vector:
+        found = self._vectors.get(key)
         if found is None:
-            found = self._figures[key] = self.each(lambda spec: _mean(map(FIGURES[figure], right(spec, asks))))
+            if len(self._vectors) >= VECTORS_KEPT:
+                self._vectors.clear()
+            found = self._vectors[key] = compute()
         return found
 
 
-def right(spec: NodeSpec, asks: tuple[DeviceAsk, ...]) -> list[DeviceSpec]:
-    """The node's devices that one of the asks may get, whoever holds them now."""
+def right(devices: Devices, asks: tuple[DeviceAsk, ...]) -> list[DeviceSpec]:
+    """The devices that one of the asks may get, whoever holds them now."""
     return [
         device
-        for device in spec.devices
+        for device in devices
         if any(ask.kind == device.kind and (not ask.models or device.model in ask.models) for ask in asks)
     ]
 
 
-def said(own: float | None, label: str | None, least: float = 0.0) -> float | None:
+def _row(spec: NodeSpec) -> list[float]:
+    """cpu_cores, memory_bytes, single_core, pue, delay_s."""
+    pue = _said(spec.pue, spec.labels.get(PUE_LABEL), least=1.0)
+    delay_s = _said(spec.network_delay, spec.labels.get(DELAY_LABEL))
+    single_core = np.nan if spec.cpu_single_core is None else spec.cpu_single_core
+    return [spec.cpu_milli / 1000, spec.memory_bytes, single_core, pue, delay_s]
+
+
+def _said(own: float | None, label: str | None, least: float = 0.0) -> float:
     """The node's own figure, else its label's; a label that is no number says nothing."""
     if own is None and label is not None:
         try:
             own = float(label)
         except ValueError:
-            return None
-    return own if own is not None and least <= own < float("inf") else None
+            return np.nan
+    return own if own is not None and least <= own < float("inf") else np.nan
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -28,6 +28,8 @@ MOST_ERROR_MILLI = 100_000
 UNKNOWN_MILLI = -1
 
 Key = tuple[str, str, str]
+Class = tuple[str, str]
+"""Type and size: what different models are compared within."""
 
 
 class Profile(msgspec.Struct, array_like=True):
@@ -48,6 +50,11 @@ class Profile(msgspec.Struct, array_like=True):
     def key(self) -> Key:
         """By what it is found."""
         return self.task_type, self.model, self.size
+
+    @property
+    def of_class(self) -> Class:
+        """Type and size."""
+        return self.task_type, self.size
 
     def quantile_ms(self, part_milli: int) -> int:
         """The smallest kept run time that so many thousandths of them do not exceed. There is at least one."""
@@ -85,37 +92,46 @@ class Prediction(msgspec.Struct, frozen=True):
 
 
 class Profiles:
-    """All profiles, least recently learned first. `changed`: types that learned something since somebody emptied it."""
+    """All profiles, least recently learned first. `changed`: (type, size) that learned something since somebody emptied it."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.by_key: dict[Key, Profile] = {}
-        self.changed: set[str] = set()
+        self.changed: set[Class] = set()
+        self._by_class: dict[Class, dict[str, Profile]] = {}
 
     def learn(self, task: Task, model: str, run_ms: int) -> None:
         """An attempt of the task succeeded on a device of this model ("" = on cores) after so long."""
         key = (task_type(task), model, size_class(task.resources))
-        profile = self.by_key.pop(key, None) or Profile(*key, times_ms=[])
+        profile = self.by_key.get(key) or Profile(*key, times_ms=[])
         profile.learn(max(1, run_ms), None if task.estimate is None else max(1, round(task.estimate * 1000)))
-        self._put(profile)
+        self.put(profile)
 
     def put(self, profile: Profile) -> None:
-        """An imported profile replaces the one of its key."""
-        self.by_key.pop(profile.key, None)
-        self._put(profile)
-
-    def _put(self, profile: Profile) -> None:
+        """It is the newest, and the one of its key."""
+        self._drop(profile.key)
         self.by_key[profile.key] = profile
-        self.changed.add(profile.task_type)
+        self._by_class.setdefault(profile.of_class, {})[profile.model] = profile
+        self.changed.add(profile.of_class)
         while len(self.by_key) > self.limit:
-            del self.by_key[next(iter(self.by_key))]
+            self._drop(next(iter(self.by_key)))
+
+    def _drop(self, key: Key) -> None:
+        old = self.by_key.pop(key, None)
+        if old is None:
+            return
+        models = self._by_class[old.of_class]
+        del models[old.model]
+        if not models:
+            del self._by_class[old.of_class]
 
     # -- questions
 
     def predict(self, task: Task, model: str | None = None) -> Prediction | None:
         """How long an attempt will run; `model` None: wherever it will be, so the slowest of the known models. None: nobody knows."""
         key_type, size = task_type(task), size_class(task.resources)
-        known = [p for p in self.of(key_type, size) if p.is_known and model in (None, p.model)]
+        models = self._by_class.get((key_type, size), {})
+        known = [p for p in models.values() if p.is_known and model in (None, p.model)]
         if known and (task.estimate is None or all(profile.beats_estimates for profile in known)):
             return Prediction(
                 max(p.quantile_ms(500) for p in known) / 1000, max(p.quantile_ms(900) for p in known) / 1000, "learned"
@@ -124,15 +140,16 @@ class Profiles:
 
     def efficiency(self, key_type: str, size: str) -> dict[str, float]:
         """Speed by model relative to the fastest known, by medians; empty where fewer than two models are known."""
-        medians = {p.model: p.quantile_ms(500) for p in self.of(key_type, size) if p.is_known}
+        models = self._by_class.get((key_type, size), {})
+        medians = {model: p.quantile_ms(500) for model, p in models.items() if p.is_known}
         if len(medians) < 2:
             return {}
         best = min(medians.values())
         return {model: best / median for model, median in medians.items()}
 
-    def of(self, key_type: str | None = None, size: str | None = None) -> Iterator[Profile]:
-        """Those of a type and size."""
-        return (p for p in self.by_key.values() if key_type in (None, p.task_type) and (size is None or size == p.size))
+    def of(self, key_type: str | None = None) -> Iterator[Profile]:
+        """All, or those of a type."""
+        return (profile for profile in self.by_key.values() if key_type in (None, profile.task_type))
 
     def error(self) -> dict[str, float]:
         """Mean error of the judged medians by task type, a ratio."""
@@ -148,7 +165,9 @@ class Profiles:
         return list(self.by_key.values())
 
     def load(self, saved: list[Profile]) -> None:
-        self.by_key = {profile.key: profile for profile in saved}
+        for profile in saved:
+            self.put(profile)
+        self.changed.clear()
 
 
 def size_class(resources: Resources) -> str:

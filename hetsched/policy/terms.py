@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from hetsched.model import DeviceAsk
-from hetsched.policy.fleet import Fleet, Vector, right
+from hetsched.policy.fleet import Devices, Fleet, Vector, right
 from hetsched.policy.shape import ShapeWords
 
 NEUTRAL = 0.5
@@ -63,9 +63,7 @@ def locality(shape: ShapeWords, fleet: Fleet) -> Vector:
     """Part of the shape's volumes that the node holds; 1 where it asks for none."""
     if not shape.data:
         return np.ones(fleet.size)
-    return np.nan_to_num(
-        fleet.each(lambda spec: sum(volume in spec.volumes for volume in shape.data) / len(shape.data))
-    )
+    return sum((fleet.holds(volume) for volume in shape.data), np.zeros(fleet.size)) / len(shape.data)
 
 
 def delay(shape: ShapeWords, fleet: Fleet, locality_factor: float) -> Vector:
@@ -97,10 +95,8 @@ def learned(shape: ShapeWords, fleet: Fleet, efficiency: Mapping[str, float]) ->
     if not shape.asks:
         return np.full(fleet.size, efficiency.get("", UNKNOWN_EFFICIENCY))
 
-    values = np.full(fleet.size, 0.0)
-    for slot, spec in enumerate(fleet.specs):
-        devices = [] if spec is None else right(spec, shape.asks)
-        if devices:
-            known = [efficiency.get(device.model or "", UNKNOWN_EFFICIENCY) for device in devices]
-            values[slot] = sum(known) / len(known)
-    return values
+    def speed(devices: Devices) -> float | None:
+        known = [efficiency.get(device.model or "", UNKNOWN_EFFICIENCY) for device in right(devices, shape.asks)]
+        return sum(known) / len(known) if known else None
+
+    return np.nan_to_num(fleet.each_group(speed))

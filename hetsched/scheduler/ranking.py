@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetsched._core import Core
+from hetsched.model import NodeSpec
 from hetsched.policy.presets import is_blended
-from hetsched.policy.profiles import size_class
+from hetsched.policy.profiles import Class, size_class
 from hetsched.policy.shape import ShapeWords
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.templates import ShapeKey
@@ -36,11 +37,11 @@ class Ranking:
         self.is_blended = is_blended(books.config.policy)
         self._blend: Blend | None = None
         self._fleet: Fleet | None = None
-        self._nodes_version = -1
+        self._nodes_version = self._fleet_version = -1
         self._known = 0
         self._stale: set[int] = set()
         self._dropped: set[int] = set()
-        self._speeds: dict[tuple[str, str], dict[str, int]] = {}
+        self._speeds: dict[Class, dict[str, int]] = {}
         if self.is_blended:
             self._blend = _new_blend(books, scorers)
             self._scorers = self._blend.scorers
@@ -50,67 +51,71 @@ class Ranking:
     def refresh(self) -> None:
         """Tell what changed."""
         if self._blend is None:
+            self.books.profiles.changed.clear()
             return
         shapes = self.books.templates.shapes
         self._stale.update(range(self._known, len(shapes)))
         self._known = len(shapes)
         if self.books.cluster.version != self._nodes_version:
-            self._nodes_version, self._fleet = self.books.cluster.version, None
+            self._nodes_version = self.books.cluster.version
             self._stale.update(range(self._known))
         self._hear_learned()
         if self._scorers.begin():
             self._stale |= self._dropped
             self._dropped.clear()
         core = self.books.core
-        for shape in sorted(shape for shape in self._stale if core.shape_pending(shape)):
-            self._tell(core, shape)
+        due = sorted(shape for shape in self._stale if core.shape_pending(shape))
+        if not due:
+            return
+        fleet = self.fleet
+        self._blend.begin()
+        for shape in due:
+            self._tell(core, shape, fleet)
             self._stale.discard(shape)
 
-    def tell_all(self, core: Core) -> None:
-        """The same to a copy of the core (a rehearsal has no scores: they are derived)."""
-        if self._blend is not None:
-            for shape in range(len(self.books.templates.shapes)):
-                self._tell(core, shape)
-
-    def _tell(self, core: Core, shape: int) -> None:
+    def _tell(self, core: Core, shape: int, fleet: Fleet) -> None:
         assert self._blend is not None
-        told = self._blend.told(shape_words(self.books.templates.shapes[shape]), self.fleet)
+        told = self._blend.told(shape_words(self.books.templates.shapes[shape]), fleet)
         core.set_shape_scores(shape, told.scores, told.weights, told.level_top)
         if told.dropped:
             self._dropped.add(shape)
 
     def _hear_learned(self) -> None:
         """Shapes of types whose learned speeds moved are stale."""
-        changed = self.books.profiles.changed
-        if not changed:
-            return
-        moved = {
-            (profile.task_type, profile.size) for profile in self.books.profiles.of() if profile.task_type in changed
-        }
-        changed.clear()
-        moved = {key for key in moved if self._has_moved(key)}
+        moved = {key for key in self.books.profiles.changed if self._has_moved(key)}
+        self.books.profiles.changed.clear()
         for shape, key in enumerate(self.books.templates.shapes[: self._known]) if moved else ():
             if (key.task_type, size_class(key.resources)) in moved:
                 self._stale.add(shape)
 
-    def _has_moved(self, key: tuple[str, str]) -> bool:
+    def _has_moved(self, key: Class) -> bool:
         speeds = {
             model: round(speed * EFFICIENCY_STEPS) for model, speed in self.books.profiles.efficiency(*key).items()
         }
         if self._speeds.get(key, {}) == speeds:
             return False
+        if len(self._speeds) >= self.books.profiles.limit:
+            self._speeds.clear()  # those of profiles that are long gone; the rest is told once more
         self._speeds[key] = speeds
         return True
 
     @property
     def fleet(self) -> Fleet:
-        """The nodes as arrays, as they are now."""
-        if self._fleet is None or self.books.cluster.version != self._nodes_version:
-            from hetsched.policy.fleet import Fleet  # numpy, only where it is needed
+        """The nodes as arrays, as they are now; made from the last one where few changed."""
+        from hetsched.policy.fleet import Fleet  # numpy, only where it is needed
 
-            self._nodes_version = self.books.cluster.version
-            self._fleet = Fleet((node.slot, node.spec) for node in self.books.cluster.by_name.values())
+        now = {node.slot: node.spec for node in self.books.cluster.by_name.values()}
+        if self._fleet is None:
+            self._fleet = Fleet(now.items())
+        elif self._fleet_version != self.books.cluster.version:
+            gone = [(slot, None) for slot, spec in enumerate(self._fleet.specs) if spec is not None and slot not in now]
+            self._fleet = self._fleet.changed([*gone, *self._differing(self._fleet, now)])
+        self._fleet_version = self.books.cluster.version
         return self._fleet
+
+    @staticmethod
+    def _differing(fleet: Fleet, now: dict[int, NodeSpec]) -> list[tuple[int, NodeSpec]]:
+        return [(slot, spec) for slot, spec in now.items() if slot >= fleet.size or fleet.specs[slot] is not spec]
 
     # -- for people
 

@@ -44,7 +44,7 @@ PRESETS = {
     "packing": _core.POLICY_PACKING,
     "clustering": _core.POLICY_CLUSTERING,
     "fgd": _core.POLICY_FGD,
-    **dict.fromkeys(BLENDED, _core.POLICY_FIRST_FIT),  # every shape has weights of its own: see ranking
+    **dict.fromkeys(BLENDED, _core.POLICY_PACK),  # nodes by weights that every shape has (ranking); devices as pack takes them
 }
 
 

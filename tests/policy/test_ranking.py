@@ -67,6 +67,15 @@ def test_least_loaded_spreads_by_all_that_a_node_has() -> None:
     assert sorted(filter(None, map(one.node_of, ("t1", "t2", "t3", "t4")))) == ["a", "a", "b", "b"]
 
 
+def test_parts_are_packed_on_devices_whatever_ranks_the_nodes() -> None:
+    for preset in ("affinity", "multi-criteria", "least-loaded"):
+        one = story([node("n", gpus=4)], preset=preset)
+        for ident, share in (("big", 0.7), ("half", 0.5), ("third", 0.3), ("whole", 1)):
+            one.submit(gpu_task(ident, share))
+        devices = {ident: one.task(ident)["placement"]["devices"][0]["id"] for ident in ("big", "half", "third")}
+        assert devices["third"] == devices["big"] != devices["half"]
+
+
 EDGE = [
     node("far-fast", gpus=1, model="A100", network_delay=0.05),
     node("near-slow", gpus=1, model="A10", network_delay=0.001),

@@ -1,0 +1,40 @@
+"""A fleet made from the last one is the fleet made from nothing."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from hetsched.model import DeviceAsk, NodeSpec, parse_node
+from hetsched.policy.fleet import Fleet
+
+from .worlds import node
+
+ASKS = (DeviceAsk(kind="gpu", whole=1),)
+
+
+def test_changes_reach_the_same_arrays_as_a_fresh_start() -> None:
+    chance = random.Random(3)
+    nodes: dict[int, NodeSpec] = {}
+    fleet = Fleet()
+    for step in range(60):
+        slot = chance.randrange(12)
+        spec: NodeSpec | None = None
+        if chance.random() < 0.7:
+            raw = node(f"n{step}", chance.choice((None, "T4", "H100", "unknown")), count=chance.randint(1, 3))
+            (spec,) = parse_node({"cpu": step + 1, "memory": "1Gi", "volumes": [f"v{step % 3}"], "pue": 1.5, **raw})
+        if spec is None:
+            nodes.pop(slot, None)
+        else:
+            nodes[slot] = spec
+        fleet = fleet.changed([(slot, spec)])
+        fresh = Fleet(nodes.items())
+        for name in ("present", "cpu_cores", "memory_bytes", "single_core", "pue", "delay_s"):
+            assert np.array_equal(getattr(fleet, name)[: fresh.size], getattr(fresh, name), equal_nan=name != "present")
+        for figure in ("tflops", "watts"):
+            assert np.array_equal(
+                fleet.devices(ASKS, figure)[: fresh.size], fresh.devices(ASKS, figure), equal_nan=True
+            )
+        assert np.array_equal(fleet.holds("v1")[: fresh.size], fresh.holds("v1"))
+        assert not fleet.present[fresh.size :].any()
