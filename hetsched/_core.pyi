@@ -292,9 +292,11 @@ class Core:
 
     # ------------------------------------------------------------------ whole
     def dump(self) -> bytes:
-        """Every table, versioned and checksummed. Derived structures (lanes, score trees, hash) are rebuilt by load."""
+        """Every table, checksummed, with what its records look like. Derived structures (lanes, score trees, hash) are rebuilt by load."""
     @staticmethod
-    def load(data: bytes, *, checked: bool = False) -> "Core": ...
+    def load(data: bytes, *, checked: bool = False) -> "Core":
+        """From a dump of this or another version, field by field by name. ValueError: damaged, or it says something (the message names
+        the field and who reads it) that this version cannot mean."""
     def digest(self) -> int:
         """Equal for equal states, however they were reached (live, replay, load)."""
     def check(self) -> None:

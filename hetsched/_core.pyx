@@ -13,7 +13,7 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   allocate, apply, facts                     what it does to the tables, and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
   check, check_derived                       what must hold
-  whole, load, digest                        the tables as a whole
+  records, whole, load, digest               the tables as a whole
   tabled, cluster, shapes, terms, tasks, pricing, questions  the doors, layered by what they are about; Core is the last layer
 
 To add a fact: its code and bytes and `apply_x` in apply, `do_x` in facts, `refuse_x`, a case in codec and in replay, a line in the .pyi, a
@@ -24,6 +24,7 @@ Three floors: doors (`def`) check arguments and hold the only `with nogil`; walk
 """
 
 from collections import namedtuple
+import json
 import math
 import zlib
 
@@ -145,9 +146,12 @@ include "_core/verdict.pxi"
 include "_core/questions.pxi"
 include "_core/check.pxi"
 include "_core/check_derived.pxi"
+include "_core/records.pxi"
 include "_core/whole.pxi"
 include "_core/load.pxi"
 include "_core/digest.pxi"
+
+check_layout()
 
 
 cdef class Core(Whole):

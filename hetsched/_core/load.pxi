@@ -2,24 +2,32 @@
 #
 # Promises: a damaged or foreign dump is refused before anything is built from it.
 
-cdef enum:
-    FIXED_SECTIONS = 14        # then one a shape, and the runs of devices
-
-
-cdef list read_sections(bytes data):
-    if data[:8] != MAGIC:
-        raise ValueError("this is no dump of the core, or of another version")
-    if len(data) < 12 or zlib.crc32(data[:len(data) - 4]) != int.from_bytes(data[len(data) - 4:], "little"):
-        raise ValueError("the dump is damaged: its checksum does not match")
+cdef list unpacked(bytes data):
     sections = []
-    at = 8
-    while at < len(data) - 4:
+    at = 0
+    while at < len(data):
         length = int.from_bytes(data[at:at + 8], "little")
         sections.append(data[at + 8:at + 8 + length])
         at += 8 + length
-    if sections[0] != sizes_section():
-        raise ValueError("the dump was written by a build with other records")
     return sections
+
+
+cdef dict read_sections(bytes data):
+    """By name, with records as this build has them."""
+    if data[:8] != MAGIC:
+        raise ValueError("this is no dump of the core, or of a version before dumps told their layout")
+    if len(data) < 12 or zlib.crc32(data[:len(data) - 4]) != int.from_bytes(data[len(data) - 4:], "little"):
+        raise ValueError("the dump is damaged: its checksum does not match")
+    header, *rest = unpacked(data[8:len(data) - 4])
+    told = json.loads(header)
+    sections = dict(zip(told["sections"], rest, strict=True))
+    for name in [name for name in sections if name not in SECTIONS]:
+        if sections.pop(name):
+            raise ValueError(f"{name} of hetsched {told['written_by']} mean nothing to this version; {told['written_by']} reads them")
+    if told["layout"] != LAYOUT:
+        for name in [name for name in sections if name in LAYOUT]:
+            sections[name] = into_our_records(name, sections[name], told["layout"], told["written_by"])
+    return {name: sections.get(name, b"") for name in SECTIONS}
 
 
 cdef uint32_t fill(void** base, uint32_t* capacity, size_t stride, bytes section) except? 0xFFFFFFFF:
@@ -31,35 +39,36 @@ cdef uint32_t fill(void** base, uint32_t* capacity, size_t stride, bytes section
     return count
 
 
-cdef int load_tables(Tables* t, list sections) except -1:
+cdef int load_tables(Tables* t, dict sections) except -1:
     cdef const char* data
     cdef uint32_t at, reserved
-    cdef bytes section = sections[1]
+    cdef bytes section = sections["scalars"]
     data = section
     write_scalars(t, <const Scalars*> data)
-    t.tasks_used = fill(<void**> &t.tasks, &t.tasks_capacity, sizeof(TaskRecord), sections[2])
-    t.keys.used = fill(<void**> &t.keys.base, &t.keys.capacity, 8, sections[3])
-    t.checkpoints_used = fill(<void**> &t.checkpoints, &t.checkpoints_capacity, sizeof(int64_t), sections[4])
-    t.allocations_used = fill(<void**> &t.allocations, &t.allocations_capacity, sizeof(AllocationRecord), sections[5])
-    t.pieces.used = fill(<void**> &t.pieces.base, &t.pieces.capacity, 8, sections[6])
-    t.nodes_used = fill(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), sections[7])
+    t.tasks_used = fill(<void**> &t.tasks, &t.tasks_capacity, sizeof(TaskRecord), sections["tasks"])
+    t.keys.used = fill(<void**> &t.keys.base, &t.keys.capacity, 8, sections["keys"])
+    t.checkpoints_used = fill(<void**> &t.checkpoints, &t.checkpoints_capacity, sizeof(int64_t), sections["checkpoints"])
+    t.allocations_used = fill(<void**> &t.allocations, &t.allocations_capacity, sizeof(AllocationRecord), sections["allocations"])
+    t.pieces.used = fill(<void**> &t.pieces.base, &t.pieces.capacity, 8, sections["pieces"])
+    t.nodes_used = fill(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), sections["nodes"])
     t.nodes_capacity = (t.nodes_capacity & ~<uint32_t> 7)
     if t.nodes_capacity < t.nodes_used:
         grow(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), <uint64_t> t.nodes_used + 16)
         t.nodes_capacity = (t.nodes_capacity & ~<uint32_t> 7)
-    t.devices_used = fill(<void**> &t.devices, &t.devices_capacity, sizeof(DeviceRecord), sections[8])
-    t.shapes_used = fill(<void**> &t.shapes, &t.shapes_capacity, sizeof(ShapeRecord), sections[9])
-    t.queues_used = fill(<void**> &t.queues, &t.queues_capacity, sizeof(QueueRecord), sections[10])
-    t.gangs_used = fill(<void**> &t.gangs, &t.gangs_capacity, sizeof(GangRecord), sections[11])
-    t.evictions_used = fill(<void**> &t.evictions, &t.evictions_capacity, sizeof(EvictionRecord), sections[12])
-    t.expected_used = fill(<void**> &t.expected_ns, &t.expected_capacity, sizeof(int64_t), sections[13])
+    t.devices_used = fill(<void**> &t.devices, &t.devices_capacity, sizeof(DeviceRecord), sections["devices"])
+    t.shapes_used = fill(<void**> &t.shapes, &t.shapes_capacity, sizeof(ShapeRecord), sections["shapes"])
+    t.queues_used = fill(<void**> &t.queues, &t.queues_capacity, sizeof(QueueRecord), sections["queues"])
+    t.gangs_used = fill(<void**> &t.gangs, &t.gangs_capacity, sizeof(GangRecord), sections["gangs"])
+    t.evictions_used = fill(<void**> &t.evictions, &t.evictions_capacity, sizeof(EvictionRecord), sections["evictions"])
+    t.expected_used = fill(<void**> &t.expected_ns, &t.expected_capacity, sizeof(int64_t), sections["expected"])
+    levels = unpacked(sections["levels"])
     for at in range(t.shapes_used):
         t.shapes[at].levels = NULL
         t.shapes[at].levels_size = 0
         reserved = 0
-        t.shapes[at].levels_size = fill(<void**> &t.shapes[at].levels, &reserved, 1, sections[FIXED_SECTIONS + at])
-    for at in range(65):
-        t.device_runs[at].size = fill(<void**> &t.device_runs[at].at, &t.device_runs[at].capacity, 4, sections[FIXED_SECTIONS + t.shapes_used + at])
+        t.shapes[at].levels_size = fill(<void**> &t.shapes[at].levels, &reserved, 1, levels[at])
+    for at, section in enumerate(unpacked(sections["device_runs"])):
+        t.device_runs[at].size = fill(<void**> &t.device_runs[at].at, &t.device_runs[at].capacity, 4, section)
     return 0
 
 

@@ -3,20 +3,26 @@
 # Promises: load(dump()) and a replay of all facts reach the same digest as the live tables, and the same slots from then on: free lists
 # are part of the state. Derived structures (index, lanes, trees, counters by state) are left out and built again.
 #
-# Format: magic, then sections of (length 8, bytes) in the order of SECTIONS below, crc32 of all that at the end. The first section says
-# the size of every record, so that a build with another layout refuses instead of misreading.
+# Format: magic, then sections of (length 8, bytes), crc32 of all that at the end. The first says, as JSON, which version wrote it, the names
+# of the other sections, and what a record of each looks like (records); so a build with other records finds every field by name.
 
-MAGIC = b"hetcore4"
+MAGIC = b"hetcore5"
+SECTIONS = ("scalars", "tasks", "keys", "checkpoints", "allocations", "pieces", "nodes", "devices", "shapes", "queues", "gangs", "evictions",
+            "expected", "levels", "device_runs")
 
 
 cdef bytes raw(const void* data, size_t size):
     return (<const char*> data)[:size] if size else b""
 
 
-cdef bytes sizes_section():
-    sizes = (sizeof(TaskRecord), sizeof(AllocationRecord), sizeof(NodeRecord), sizeof(DeviceRecord), sizeof(ShapeRecord),
-             sizeof(QueueRecord), sizeof(GangRecord), sizeof(EvictionRecord), sizeof(Scalars))
-    return b"".join([size.to_bytes(4, "little") for size in sizes])
+cdef bytes packed(object sections):
+    return b"".join([len(section).to_bytes(8, "little") + section for section in sections])
+
+
+cdef bytes header_section():
+    from hetsched import __version__
+
+    return json.dumps({"written_by": __version__, "sections": SECTIONS, "layout": LAYOUT}, sort_keys=True).encode()
 
 
 cdef struct Scalars:
@@ -76,17 +82,17 @@ cdef class Whole(Questions):
         cdef uint32_t at
         read_scalars(t, &scalars)
         sections = [
-            sizes_section(), raw(&scalars, sizeof(Scalars)),
+            header_section(), raw(&scalars, sizeof(Scalars)),
             plain_tasks(t), raw(t.keys.base, <size_t> t.keys.used * 8),
             raw(t.checkpoints, t.checkpoints_used * sizeof(int64_t)),
             raw(t.allocations, t.allocations_used * sizeof(AllocationRecord)), raw(t.pieces.base, <size_t> t.pieces.used * 8),
             plain_nodes(t), raw(t.devices, t.devices_used * sizeof(DeviceRecord)),
             plain_shapes(t), plain_queues(t), plain_gangs(t), raw(t.evictions, t.evictions_used * sizeof(EvictionRecord)),
             raw(t.expected_ns, t.expected_used * sizeof(int64_t)),
-            *[raw(t.shapes[at].levels, t.shapes[at].levels_size) for at in range(t.shapes_used)],
-            *[raw(t.device_runs[at].at, <size_t> t.device_runs[at].size * 4) for at in range(65)],
+            packed([raw(t.shapes[at].levels, t.shapes[at].levels_size) for at in range(t.shapes_used)]),
+            packed([raw(t.device_runs[at].at, <size_t> t.device_runs[at].size * 4) for at in range(65)]),
         ]
-        body = MAGIC + b"".join([len(section).to_bytes(8, "little") + section for section in sections])
+        body = MAGIC + packed(sections)
         return body + zlib.crc32(body).to_bytes(4, "little")
 
     @staticmethod
