@@ -23,7 +23,14 @@ core = Extension(
     "hetsched._core",
     ["hetsched/_core.pyx"],
     depends=["hetsched/_core.pxd", *sorted(str(path) for path in Path("hetsched/_core").glob("*.pxi"))],
-    extra_compile_args=["-O3", "-fno-strict-aliasing", "-Wno-unused-function", *(["-g"] if CHECKED else [])],
+    # sign-compare: Cython counts loops over `MAX_ASKS` and the like with a signed int against our unsigned bounds, all below 2^31.
+    extra_compile_args=[
+        "-O3",
+        "-fno-strict-aliasing",
+        "-Wno-unused-function",
+        "-Wno-sign-compare",
+        *(["-g"] if CHECKED else []),
+    ],
     define_macros=[("HETSCHED_CHECKED", "1" if CHECKED else "0")],
 )
 
