@@ -40,11 +40,12 @@ def weather(data_dir: Path, size: Size) -> None:
         _judge(storm, tasks, work / "record")
         eventually(lambda: not any(device["share_used"] for device in cluster.client.devices()["devices"]))
         print(
-            f"{len(tasks)} tasks, kills {dict(storm.kills)}, {storm.looks} looks, epoch {cluster.client.cluster()['epoch']}"
+            f"{len(tasks)} tasks, kills {dict(storm.kills)}, {storm.looks} looks, {storm.still_looks} of them at rest"
         )
 
 
 def _judge(storm: Storm, tasks: dict[str, dict[str, object]], record: Path) -> None:
+    assert storm.still_looks, "not one look at a cluster at rest"
     assert not storm.complaints, "\n".join(storm.complaints[:20])
     assert len(storm.acknowledged) == storm.size.processes + storm.size.leases
     assert storm.acknowledged == set(tasks), "exactly what was acknowledged is there"
