@@ -164,7 +164,7 @@ class Storm:
         devices = client.devices()
         self.complaints += _ledger_faults(devices)
         if before == _used(devices):  # nothing moved while one asked: what the tasks say of themselves has to agree
-            self.still_looks += 1
+            self.still_looks += bool(before)  # an empty cluster proves little
             held = _held(placements)
             if held != before:
                 self.complaints.append(f"only devices know of {before - held}, only tasks of {held - before}")
