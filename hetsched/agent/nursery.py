@@ -35,7 +35,7 @@ class Nursery:
     (RLIMIT_NOFILE) of tasks."""
 
     def __init__(self, errors: Path, descriptors: tuple[int, int], heard: Callable[[dict[str, Any]], None]) -> None:
-        self._errors = errors
+        self.errors = errors
         self._descriptors = descriptors
         self._heard = heard
         self._waiting: deque[bytes] = deque()
@@ -73,7 +73,7 @@ class Nursery:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         root = str(Path(hetsched.__file__).resolve().parent.parent)
-        with theirs, self._errors.open("ab") as errors:
+        with theirs, self.errors.open("ab") as errors:
             # Not the agent's own stdout and stderr: shims would hold those pipes open long after it.
             self._process = subprocess.Popen(
                 [os.path.realpath(sys.executable), "-I", "-S", "-c", _PROGRAM, str(theirs.fileno()), root],

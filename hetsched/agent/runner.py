@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,8 @@ log = logging.getLogger("hetsched.agent")
 # An order to the nursery is answered in milliseconds; after this long somebody was killed and we look ourselves.
 _LOOK_AFTER_S = 2.0  # also between two tries at what the machine refuses for now
 _CLOSE_S = 5.0
+# So often a shim is asked for that leaves no sign: a minute, in which a machine that is merely slow has made it.
+_TRIES = 30
 
 
 class Runner:
@@ -46,6 +49,7 @@ class Runner:
         self._shims = Shims(self._shim_gone)
         self._names: dict[str, Key] = {}
         self._stopping: set[Key] = set()
+        self._tries: Counter[Key] = Counter()  # of those whose shim leaves no sign
         self._clock: asyncio.TimerHandle | None = None
         self._clock_ns = 0
         self._closed = False
@@ -206,6 +210,7 @@ class Runner:
 
     def _ended(self, key: Key, outcome: Outcome) -> None:
         self._stopping.discard(key)
+        self._tries.pop(key, None)
         self._names.pop(directory_name(key), None)
         self._do(self.attempts.ended(key, outcome))
 
@@ -232,9 +237,34 @@ class Runner:
                 self._do(self.attempts.started(key, pid=found.task_pid, at=found.started_at))
             self._watch(key, *found.shim)
         else:
-            log.warning("%s attempt %d: no sign of its shim, asked again; shims.log may say more", *key)
-            self._nursery.ask(self._spool.path(key))  # harmless twice: the first shim claims it
+            self._ask_again(key)
+
+    def _ask_again(self, key: Key) -> None:
+        self._tries[key] += 1
+        if self._tries[key] >= _TRIES:
+            self._chains.add(key, self._give_up(key))
+            return
+        log.warning("%s attempt %d: no sign of its shim, asked again; shims.log may say more", *key)
+        self._nursery.ask(self._spool.path(key))  # harmless twice: the first shim claims it
+        self._later(lambda: self._look_after(key))
+
+    async def _give_up(self, key: Key) -> None:
+        """Claims the attempt first: a shim that comes after all finds it taken and does not begin it."""
+        try:
+            is_ours = await self._chains.in_thread(lambda: self._spool.take_from_shims(key))
+        except (
+            OSError
+        ) as error:  # a full disk, most likely what the shims met too; until it is claimed, one may still come
+            log.error("%s attempt %d: cannot be claimed: %s", *key, error)
+            is_ours = False
+        if not is_ours:
             self._later(lambda: self._look_after(key))
+            return
+        outcome = Outcome(
+            False, None, f"cannot_start: none of {_TRIES} shims came up; {self._nursery.errors} may say why"
+        )
+        await self._bury(key, outcome)
+        self._ended(key, outcome)
 
     def _set_clock(self, wake_ns: int | None) -> None:
         """The next `_tick` is at `wake_ns` or before."""

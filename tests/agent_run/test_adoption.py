@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from hetsched import wire
-from hetsched.agent import adoption
+from hetsched.agent import adoption, runner
 from hetsched.agent.attempts import Key, Outcome
 from hetsched.agent.main import EXIT_FIX_ME
 from hetsched.agent.shim import processes
@@ -204,3 +204,23 @@ async def test_an_attempt_on_disk_that_memory_does_not_know_does_not_run_again(d
         ended = await bench.run("t", "touch", str(tmp_path / "ran"))
         assert ended.succeeded
         assert not (tmp_path / "ran").exists()
+
+
+async def test_a_shim_that_never_comes_up_is_given_up_and_one_that_comes_late_finds_it_claimed(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_LOOK_AFTER_S", 0.01)
+    monkeypatch.setattr(runner, "_TRIES", 3)
+    nursery, asked, heard = bench.runner._nursery, [], []
+    ask, hear = nursery.ask, nursery._heard
+    monkeypatch.setattr(nursery, "ask", asked.append)
+    monkeypatch.setattr(nursery, "_heard", lambda message: (heard.append(message), hear(message)))
+    ended = await bench.run("t", "touch", str(tmp_path / "ran"))
+    assert not ended.succeeded
+    assert ended.reason.startswith("cannot_start: none of 3 shims came up; ")
+    assert len(asked) == 3
+    ask(asked[0])
+    await until(lambda: heard)
+    assert [message["event"] for message in heard] == ["claimed"]
+    assert not (tmp_path / "ran").exists()
+    assert bench.spool.outcome(Key("t", 1)).reason == ended.reason
