@@ -11,6 +11,7 @@ from hetsched import __version__
 from hetsched.api.call import Call
 from hetsched.api.openapi import document
 from hetsched.api.page import PAGE
+from hetsched.errors import Unavailable
 from hetsched.wire import PROTOCOL
 
 
@@ -20,8 +21,11 @@ async def healthz(call: Call) -> web.Response:
 
 
 async def readyz(call: Call) -> web.Response:
-    """200 when it serves; 503 while it recovers or stops."""
+    """200 when it serves; 503 while it recovers or stops, and while a submission would be refused because of the store."""
     daemon = call.desk.ready()
+    stats = daemon.store.stats()
+    if not stats.admit:
+        raise Unavailable(f"no new tasks are taken: {stats.reason}", retry_after=5)
     return call.answer({"status": "ready", "epoch": daemon.epoch})
 
 

@@ -216,16 +216,23 @@ class Journal:
     async def _keep_up(self) -> None:
         """Ask every second how the server is and whether we still lead; let the identity follow every ten."""
         next_note_s = time.monotonic() + IDENTITY_EVERY_S
+        silent = 0
         while True:
             await asyncio.sleep(HEALTH_EVERY_S)
             try:
                 self._health = await self._backend.health()
+                silent = 0
                 await self._check_lead()
                 if time.monotonic() >= next_note_s:
                     next_note_s = time.monotonic() + IDENTITY_EVERY_S
                     await self._note_identity()
             except Unreachable as error:
                 log.debug("journal: no health: %s", error)
+                silent += 1
+                if (
+                    silent > 1
+                ):  # once may be a server that is being restarted; nothing may be in flight that would notice
+                    self._health = self._health._replace(refusal="the store does not answer")
             except Exception:
                 log.exception("journal: upkeep failed; it goes on")
 

@@ -56,3 +56,20 @@ async def test_a_store_that_dies_and_returns_only_costs_time(data_dir: Path, ser
                 await asyncio.sleep(0.1)
         assert daemon.task("meanwhile")["state"] == "queued"
         assert daemon.process is not None and daemon.process.poll() is None
+
+
+async def test_a_daemon_whose_store_does_not_answer_is_not_ready_and_says_why(data_dir: Path, server: Server) -> None:
+    (data_dir / "d").mkdir()
+    with DaemonProcess(data_dir / "d", store=server.url) as daemon:
+        assert daemon.get("/readyz").status == 200
+        await server.kill()  # nothing is in flight that would notice
+        async with asyncio.timeout(20):
+            while (answer := await asyncio.to_thread(daemon.get, "/readyz")).status == 200:
+                await asyncio.sleep(0.1)
+        assert answer.status == 503
+        assert "the store does not answer" in answer.json["detail"]
+        assert daemon.get("/healthz").status == 200
+        await server.start()
+        async with asyncio.timeout(20):
+            while (await asyncio.to_thread(daemon.get, "/readyz")).status != 200:
+                await asyncio.sleep(0.1)
