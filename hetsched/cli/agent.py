@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from hetsched.cli.parser import Usage
 from hetsched.cli.table import Command
 
 
@@ -21,11 +22,16 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _agent(options: argparse.Namespace) -> int:
     import logging
 
+    from hetsched.agent.fake import FakeProfileError, parse_fake
     from hetsched.agent.main import main
     from hetsched.client.address import data_dir
     from hetsched.config import load
 
     config = load(options.config, options.set)
+    try:
+        parse_fake(options.fake or "cpu:1")
+    except FakeProfileError as error:
+        raise Usage(str(error)) from None
     logging.basicConfig(level=config.server.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return main(
         data_dir=options.data or data_dir(),

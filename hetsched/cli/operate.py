@@ -62,25 +62,40 @@ def _priority(options: argparse.Namespace) -> int:
 def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID")
     group = parser.add_argument_group("or all tasks of which every one of these is true")
-    group.add_argument("--label", metavar="K=V")
-    group.add_argument("--queue")
-    group.add_argument("--qos")
-    group.add_argument("--state")
+    group.add_argument("--label", action="append", metavar="K=V")
+    group.add_argument("--queue", action="append")
+    group.add_argument("--qos", action="append")
+    group.add_argument("--state", action="append", help="several, or queued,running: any of these")
     add_reading(parser)
 
 
 def _cancel(options: argparse.Namespace) -> int:
     client = client_of(options)
-    selector = {k: v for k in ("label", "queue", "qos", "state") if (v := getattr(options, k)) is not None}
-    if bool(options.ids) == bool(selector):
+    selectors = _selectors(options)
+    if bool(options.ids) == bool(selectors):
         raise Usage("cancel what? give ids, or a selector (--label, --queue, --qos, --state)")
-    if selector:
-        answer = client.cancel_where(selector)
-        emit_json(answer) if options.json else emit(f"cancelled {len(answer.get('cancelled', ()))}")
+    if selectors:
+        told = [client.cancel_where(selector) for selector in selectors]
+        merged = {key: sum((answer[key] for answer in told[1:]), told[0][key]) for key in told[0]}
+        emit_json(merged) if options.json else emit(f"cancelled {len(merged.get('cancelled', ()))}")
         return exits.OK
     answers, code = _each(options.ids, client.cancel)
     _print(options, answers)
     return code
+
+
+def _selectors(options: argparse.Namespace) -> list[dict[str, str]]:
+    """One for each state; a task has one label of a key, one queue and one qos, so of these two can only be a mistake."""
+    selector: dict[str, str] = {}
+    for name in ("label", "queue", "qos"):
+        given = getattr(options, name) or []
+        if len(given) > 1:
+            raise Usage(f"--{name} is given {len(given)} times; cancel them one after the other")
+        selector |= {name: given[0]} if given else {}
+    states = [state for text in options.state or () for state in text.split(",")]
+    if states:
+        return [selector | {"state": state} for state in dict.fromkeys(states)]
+    return [selector] if selector else []
 
 
 COMMANDS = {

@@ -22,9 +22,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _serve(options: argparse.Namespace) -> int:
     from hetsched.client.address import data_dir
     from hetsched.config import load
+    from hetsched.daemon.binding import parse_listen
     from hetsched.daemon.main import serve
 
     config = load(options.config, options.set)
+    parse_listen(
+        options.listen or config.server.listen
+    )  # here a ConfigError is a matter of the command line: exit code 2
     where = options.data or data_dir()
     return serve(config, where, listen=options.listen, store_url=options.store, insecure=options.insecure)
 

@@ -108,6 +108,8 @@ def _submit(options: argparse.Namespace) -> int:
     ids = ids_of(answer)
     if not options.json:
         _tell(ids, answer, follow=options.follow)
+    if ids and _has_no_end(options, body):
+        note("no command and no --duration: what it needs is held until hetsched cancel, or its end is said over HTTP")
     refused = _refusals(answer)
     if not (options.wait or options.follow):
         if options.json:
@@ -121,6 +123,12 @@ def _submit(options: argparse.Namespace) -> int:
         emit_json(tasks[0] if "id" in answer else {"tasks": tasks})
     failed = any(task["state"] != "succeeded" for task in tasks)
     return exits.TASK_FAILED if failed else exits.REFUSED if refused else exits.OK
+
+
+def _has_no_end(options: argparse.Namespace, body: Any) -> bool:
+    """Told of the command line's own tasks; who writes a file has thought of it."""
+    task = body.get("template", body) if isinstance(body, dict) else {}
+    return options.file is None and not {"command", "duration", "time_limit"} & set(task)
 
 
 def _may_be_followed(options: argparse.Namespace, body: Any) -> None:

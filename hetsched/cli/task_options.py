@@ -182,6 +182,10 @@ def _one_or_list(text: str) -> str | list[str]:
 def _toleration(text: str) -> dict[str, str]:
     rest, _, effect = text.partition(":")
     key, equals, value = rest.partition("=")
+    if not key:
+        raise Usage(
+            f"--toleration {text!r}: it is written KEY[=VALUE][:EFFECT]; without a key it would bear every taint"
+        )
     found = {"key": key, "operator": "Equal", "value": value} if equals else {"key": key, "operator": "Exists"}
     return found | ({"effect": effect} if effect else {})
 

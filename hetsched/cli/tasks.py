@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections import deque
 from itertools import islice
 from typing import Any
 
@@ -22,6 +23,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--qos")
     parser.add_argument("--since", metavar="TIME", help="submitted since, RFC 3339")
     parser.add_argument("--limit", type=int, default=_LIMIT, metavar="N", help=f"at most so many ({_LIMIT}; 0: all)")
+    parser.add_argument("--last", type=int, metavar="N", help="the N submitted last, newest first")
     add_reading(parser)
 
 
@@ -29,10 +31,9 @@ def _list(options: argparse.Namespace) -> int:
     filters = {name: getattr(options, name) for name in ("state", "queue", "label", "qos", "since")}
     if options.limit < 0:
         raise Usage(f"--limit {options.limit}: a whole number, 0 for all")
-    limit = options.limit or None
-    found = list(islice(client_of(options).tasks(limit=limit and limit + 1, **filters), limit and limit + 1))
-    more = limit is not None and len(found) > limit
-    tasks = found[:limit]
+    if options.last is not None and options.last < 1:
+        raise Usage(f"--last {options.last}: at least 1")
+    tasks, more = _last(options, filters) if options.last else _first(options, filters)
     if options.json:
         emit_json({"tasks": tasks})
     else:
@@ -40,8 +41,20 @@ def _list(options: argparse.Namespace) -> int:
             ("ID", "STATE", "QOS", "QUEUE", "NODE", "DEVICES", "ATTEMPT", "NAME"), map(_row, tasks), nothing="no tasks"
         )
     if more:
-        note(f"only the first {limit} are shown; --limit 0 shows all")
+        note(f"only the first {len(tasks)} are shown; --limit 0 shows all, --last N the newest")
     return exits.OK
+
+
+def _first(options: argparse.Namespace, filters: dict[str, str | None]) -> tuple[list[dict[str, Any]], bool]:
+    """In order of submission, and whether there are more."""
+    limit = options.limit or None
+    found = list(islice(client_of(options).tasks(limit=limit and limit + 1, **filters), limit and limit + 1))
+    return found[:limit], limit is not None and len(found) > limit
+
+
+def _last(options: argparse.Namespace, filters: dict[str, str | None]) -> tuple[list[dict[str, Any]], bool]:
+    """Newest first. The daemon lists in order of submission, so all that match are read, and only the last ones kept."""
+    return list(reversed(deque(client_of(options).tasks(limit=None, **filters), maxlen=options.last))), False
 
 
 def _row(task: dict[str, Any]) -> tuple[object, ...]:

@@ -10,9 +10,10 @@ from typing import Any
 from hetsched.cli import exits
 from hetsched.cli.logs import copy_attempt
 from hetsched.cli.output import emit_json, note, one_line
-from hetsched.cli.parser import add_reading, client_of, seconds
+from hetsched.cli.parser import Usage, add_reading, client_of, seconds
 from hetsched.cli.table import Command
 from hetsched.client import ENDED, Client
+from hetsched.errors import NotFound
 
 _POLL_S = 0.2
 
@@ -91,16 +92,27 @@ def follow_to_end(client: Client, ids: list[str], timeout_s: float | None) -> li
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", nargs="+", metavar="ID")
+    parser.add_argument("ids", nargs="*", metavar="ID")
+    parser.add_argument("--label", metavar="K=V", help="or for all tasks with this label")
     parser.add_argument("--timeout", type=seconds, metavar="TIME", help="give up after this long (exit code 6)")
     add_reading(parser)
 
 
 def _wait(options: argparse.Namespace) -> int:
-    tasks = wait_for(client_of(options), options.ids, options.timeout)
+    client = client_of(options)
+    tasks = wait_for(client, _waited_for(client, options), options.timeout)
     if options.json:
         emit_json({"tasks": tasks})
     return exits.OK if all(task["state"] == "succeeded" for task in tasks) else exits.TASK_FAILED
+
+
+def _waited_for(client: Client, options: argparse.Namespace) -> list[str]:
+    if bool(options.ids) == bool(options.label):
+        raise Usage("wait for what? give an ID, or --label K=V")
+    ids = options.ids or [task["id"] for task in client.tasks(label=options.label)]
+    if not ids:
+        raise NotFound(f"no task has the label {options.label}")
+    return list(ids)
 
 
 COMMANDS = {"wait": Command(_arguments, _wait)}

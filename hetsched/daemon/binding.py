@@ -65,10 +65,10 @@ def bind_to(
 
 
 def parse_listen(listen: str) -> tuple[str, int]:
-    """`127.0.0.1:8700`, `[::1]:0`, `:8700` (every address)."""
+    """`127.0.0.1:7463`, `[::1]:0`, `:7463` (every address)."""
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise ConfigError(f"listen: {listen!r} is no HOST:PORT, like 127.0.0.1:8700 or [::1]:8700")
+        raise ConfigError(f"listen: {listen!r} is no HOST:PORT, like 127.0.0.1:7463 or [::1]:7463")
     return host.strip("[]") or "0.0.0.0", int(port)
 
 

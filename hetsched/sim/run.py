@@ -57,10 +57,10 @@ def simulate(
         world = _read(scenario, nodes, tasks, policy, seed, tick, sets)
         summary = _run(world, events, placements)
     except (ScenarioRefused, ConfigError) as error:
-        print(f"refused: {error.detail}", file=sys.stderr)
+        print(f"hetsched: refused: {error.detail}", file=sys.stderr)
         return REFUSED
     except ScenarioError as error:
-        print(error.detail, file=sys.stderr)
+        print(f"hetsched: {error.detail}", file=sys.stderr)
         return USAGE
     out.write(json.dumps(summary, indent=2) + "\n" if as_json else in_words(summary))
     return OK

@@ -173,3 +173,27 @@ def test_profiles_are_shown_and_taken_from_one_daemon_to_another(
     }
     file.write_text("no json")
     assert call("profile", "import", str(file)).code == 2
+
+
+def test_list_can_begin_with_the_newest(daemon: FakeDaemon, call: Call) -> None:
+    for i in range(1500):
+        daemon.add(f"t-{i}")
+    shown = json.loads(call("list", "--json", "--last", "3").out)["tasks"]
+    assert [task["id"] for task in shown] == ["t-1499", "t-1498", "t-1497"]
+
+
+def test_wait_takes_a_label(daemon: FakeDaemon, call: Call) -> None:
+    assert call("wait", "--label", "run=7").code == 3
+    daemon.add("a", "succeeded")
+    daemon.add("b", "succeeded")
+    said = call("wait", "--label", "run=7", "--json")
+    assert said.code == 0
+    assert [task["id"] for task in json.loads(said.out)["tasks"]] == ["a", "b"]
+    assert any("label=run%3D7" in asked[1] for asked in daemon.asked)
+
+
+def test_cancel_takes_several_states(daemon: FakeDaemon, call: Call) -> None:
+    assert call("cancel", "--queue", "q", "--state", "queued,held", "--state", "running").out == "cancelled 6\n"
+    assert [asked[2] for asked in daemon.asked] == [
+        {"queue": "q", "state": state} for state in ("queued", "held", "running")
+    ]

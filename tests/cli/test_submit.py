@@ -151,3 +151,10 @@ def test_a_script_is_not_taken_for_a_description(daemon: FakeDaemon, call: Call,
     job.write_text("#!/bin/sh\n#SBATCH --gres=gpu:1\ntrue\n")
     said = call("submit", str(job))
     assert said.code == 2 and "is a script" in said.err
+
+
+def test_a_lease_without_end_is_told(daemon: FakeDaemon, call: Call) -> None:
+    assert "held until hetsched cancel" in call("submit", "--cpu", "1").err
+    assert "held until hetsched cancel" in call("submit", "--cpu", "1", "--array", "0-2").err
+    for words in (["--cpu", "1", "--duration", "5"], ["--cpu", "1", "--", "true"]):
+        assert "held until" not in call("submit", *words).err
