@@ -17,22 +17,21 @@ cdef BlendRecord* blend_of(Tables* t, ShapeRecord* shape) noexcept nogil:
     return &t.blends[slot]
 
 
-cdef int load_free(NodeRecord* node, ShapeRecord* shape, NodeView* view) noexcept nogil:
-    """Mean free fraction of everything the node has (cpu, memory, each kind of device), once the shape is there: 0..1000."""
-    cdef int terms = 0, kind, ask
+cdef int load_free(NodeRecord* node, NodeView* view) noexcept nogil:
+    """Mean free part of everything the node has (cpu, memory, each kind of device), as it stands: 0..1000. Before placing, because after it
+    a small node would look more loaded than a big one by the task alone, and one with devices less than one without."""
+    cdef int terms = 0, kind
     cdef int64_t total = 0
     if node.cpu_milli > 0:
-        total += (node.cpu_free - shape.cpu_milli) * 1000 // node.cpu_milli
+        total += node.cpu_free * 1000 // node.cpu_milli
         terms += 1
     if node.memory_bytes > 0:
-        total += ((node.memory_free - shape.memory_bytes) >> 20) * 1000 // max(node.memory_bytes >> 20, <int64_t> 1)
+        total += (node.memory_free >> 20) * 1000 // max(node.memory_bytes >> 20, <int64_t> 1)
         terms += 1
     for kind in range(16):
         if view.devices[kind] > 0:
             total += view.free_milli[kind] // view.devices[kind]
             terms += 1
-    for ask in range(shape.ask_count):
-        total -= ask_milli(&shape.asks[ask]) // max(1, view.devices[shape.asks[ask].kind])
     return <int> max(<int64_t> 0, min(<int64_t> 1000, total // max(1, terms)))
 
 
@@ -51,7 +50,7 @@ cdef int blended(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, C
         free = free_after(node, shape, view, shared)
         sum += <int64_t> blend.weights[TERM_PACK] * (1000 - free) + <int64_t> blend.weights[TERM_SPREAD] * free
     if blend.weights[TERM_LOAD] > 0:
-        sum += <int64_t> blend.weights[TERM_LOAD] * load_free(node, shape, view)
+        sum += <int64_t> blend.weights[TERM_LOAD] * load_free(node, view)
     return <int> (sum // blend.total)
 
 
@@ -143,13 +142,11 @@ cdef class TermDoors(ShapeDoors):
 
     def shape_terms(self, uint32_t shape, uint32_t node):
         cdef Tables* t = &self.t
-        cdef ShapeRecord nothing
         cdef NodeView view
         cdef int told = 0
         self._shape(shape)
         self._node(node)
         if shape < t.blends_used and node < t.blends[shape].told_size:
             told = t.blends[shape].told[node]
-        memset(&nothing, 0, sizeof(ShapeRecord))
         view_node(t, node, &view)
-        return told, load_free(&t.nodes[node], &nothing, &view)
+        return told, load_free(&t.nodes[node], &view)

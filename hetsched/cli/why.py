@@ -36,9 +36,25 @@ def _tell(answer: dict[str, Any]) -> None:
         emit("  " + one_line(f"its price: {claim.get('price_device_seconds', 0):g} device seconds of lost work"))
     for remedy in answer.get("remedies") or ():
         emit(one_line(f"  would help: {words.value(remedy)}"))
+    if answer.get("run_time"):
+        emit("  " + one_line(_run_time(answer["run_time"])))
+    if answer.get("terms"):
+        emit()
+        table(("TERM", "WEIGHT", "HERE", "BEST FOR A NODE WHERE IT IS 1"), map(_term, answer["terms"]))
     if answer.get("nodes"):
         emit()
         table(("NODES", "RULED OUT BY"), [(count, why.replace("_", " ")) for why, count in answer["nodes"].items()])
+
+
+def _run_time(found: dict[str, Any]) -> str:
+    if found["source"] == "learned":
+        return f"expected to run {found['p50']:g} s (9 in 10 no longer than {found['p90']:g} s), as learned"
+    return f"expected to run {found['p50']:g} s, by its estimate"
+
+
+def _term(row: dict[str, Any]) -> tuple[object, ...]:
+    here = row.get("value")
+    return row["term"], f"{row['weight']:g}", "-" if here is None else f"{here:.2f}", f"{row['what']} ({row['source']})"
 
 
 _SHOWN = ("position", "eta_seconds", "nodes_that_fit", "nodes_that_could_ever")

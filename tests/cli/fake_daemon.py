@@ -21,6 +21,7 @@ class FakeDaemon:
         self.tasks: dict[str, dict[str, Any]] = {}
         self.keys: dict[str, dict[str, Any]] = {}
         self.logs: dict[str, bytes] = {}
+        self.explained: dict[str, dict[str, Any]] = {}
         self.events: list[dict[str, Any]] = []
         self.oldest_event = 1
         self.asked: list[tuple[str, str, Any, dict[str, str]]] = []
@@ -140,7 +141,8 @@ class _Handler(BaseHTTPRequestHandler):
             case "GET", "tasks", task_id:
                 return 200, fake.look(task_id)
             case "GET", "tasks", task_id, "explain":
-                return 200, {"id": task_id, "state": fake.tasks[task_id]["state"], "reason": "no_capacity"}
+                found = {"id": task_id, "state": fake.tasks[task_id]["state"], "reason": "no_capacity"}
+                return 200, found | fake.explained.get(task_id, {})
             case "GET", "tasks", task_id, "logs":
                 return 200, fake.logs[task_id][int(query["offset"]) :]
             case "DELETE", "tasks", task_id:

@@ -142,6 +142,17 @@ def test_why_does_not_say_the_state_twice(daemon: FakeDaemon, call: Call) -> Non
     assert call("why", "t2").out.splitlines()[0] == "t2 is no_capacity"
 
 
+def test_why_shows_what_a_placed_task_s_node_was_ranked_by(daemon: FakeDaemon, call: Call) -> None:
+    daemon.add("t1", "running")
+    daemon.explained["t1"] = {
+        "run_time": {"p50": 60.0, "p90": 75.5, "source": "learned"},
+        "terms": [{"term": "delay", "weight": 0.2, "value": 0.75, "what": "nearest", "source": "a document"}],
+    }
+    lines = call("why", "t1").out.splitlines()
+    assert "  expected to run 60 s (9 in 10 no longer than 75.5 s), as learned" in lines
+    assert lines[-1] == "delay  0.2     0.75  nearest (a document)"
+
+
 def test_queue_set_keeps_what_was_not_given(daemon: FakeDaemon, call: Call) -> None:
     assert call("queue", "set", "research/vision", "--weight", "2", "--limit", "memory=1Ti").code == 0
     method, path, body, _ = daemon.asked[-1]
