@@ -1,6 +1,7 @@
 # The tables from a dump, and everything derived from the tables.
 #
-# Promises: a damaged or foreign dump is refused before anything is built from it.
+# Promises: a damaged or foreign dump is refused before anything is built from it. Building lets other threads run: what is loaded to
+# try things on (scheduler/rehearse) must not stop the daemon's loop meanwhile.
 
 cdef list unpacked(bytes data):
     sections = []
@@ -72,7 +73,7 @@ cdef int load_tables(Tables* t, dict sections) except -1:
     return 0
 
 
-cdef int rebuild(Tables* t) except -1:
+cdef int rebuild(Tables* t) except -1 nogil:
     """Everything derived, from the records."""
     cdef uint32_t at
     cdef int part
@@ -121,7 +122,7 @@ cdef int by_sequence(const void* one, const void* other) noexcept nogil:
     return (a > b) - (a < b)
 
 
-cdef int rebuild_tasks(Tables* t) except -1:
+cdef int rebuild_tasks(Tables* t) except -1 nogil:
     """In submission order, so that lanes are runs and members of gangs stand as they were submitted."""
     cdef Arrival* order = <Arrival*> calloc(t.tasks_used + 1, sizeof(Arrival))
     cdef uint32_t at, count = 0
@@ -142,7 +143,7 @@ cdef int rebuild_tasks(Tables* t) except -1:
     return 0
 
 
-cdef int rebuild_task(Tables* t, uint32_t slot) except -1:
+cdef int rebuild_task(Tables* t, uint32_t slot) except -1 nogil:
     cdef TaskRecord* task = &t.tasks[slot]
     cdef ShapeRecord* shape = &t.shapes[task.shape]
     cdef AllocationRecord* record

@@ -92,8 +92,13 @@ cdef class Whole(Questions):
             packed([raw(t.shapes[at].levels, t.shapes[at].levels_size) for at in range(t.shapes_used)]),
             packed([raw(t.device_runs[at].at, <size_t> t.device_runs[at].size * 4) for at in range(65)]),
         ]
-        body = MAGIC + packed(sections)
-        return body + zlib.crc32(body).to_bytes(4, "little")
+        parts = [MAGIC]
+        for section in sections:
+            parts += (len(section).to_bytes(8, "little"), section)
+        checksum = 0
+        for part in parts:
+            checksum = zlib.crc32(part, checksum)
+        return b"".join([*parts, checksum.to_bytes(4, "little")])  # one copy, not four: a dump is megabytes
 
     @staticmethod
     def load(bytes data, *, bint checked=False):
@@ -101,7 +106,8 @@ cdef class Whole(Questions):
         sections = read_sections(data)
         core.is_checked = checked or HETSCHED_CHECKED
         load_tables(&core.t, sections)
-        rebuild(&core.t)
+        with nogil:
+            rebuild(&core.t)
         core._checked()
         return core
 
