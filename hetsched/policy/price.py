@@ -45,12 +45,20 @@ class Prices(msgspec.Struct, frozen=True):
     memory_rate: int
 
 
+class Known(msgspec.Struct, frozen=True):
+    """Prices by kind, and how many more device tasks are to be asked before they are computed anew."""
+
+    prices: dict[int, Prices]
+    left: int
+
+
 class Pricer:
     """Keeps a core's prices up to date; `turn` is cheap while nothing is due."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._due = FIRST_ASKED
+        self._prices: dict[int, Prices] = {}
 
     def turn(self) -> bool:
         """Price anew if so many tasks came that it is due; whether it was. Called before a decision."""
@@ -59,9 +67,22 @@ class Pricer:
             return False
         while self._due <= asked:
             self._due *= 2
-        for kind, prices in price(self._core.demand(), self._core.supply()).items():
-            self._core.set_prices(kind, prices.values, prices.premiums, prices.cpu_rate, prices.memory_rate)
+        self._prices.update(price(self._core.demand(), self._core.supply()))
+        self._tell()
         return True
+
+    def _tell(self) -> None:
+        for kind, prices in self._prices.items():
+            self._core.set_prices(kind, prices.values, prices.premiums, prices.cpu_rate, prices.memory_rate)
+
+    def known(self) -> Known:
+        """What a copy of the core has to be told to decide alike."""
+        return Known(dict(self._prices), self._due - self._core.asked)
+
+    def adopt(self, known: Known) -> None:
+        """Go on from another's prices; `asked` of a loaded core starts lower, so what counts is how many are left until the next time."""
+        self._prices, self._due = dict(known.prices), self._core.asked + known.left
+        self._tell()
 
 
 def price(demand: Demand, supply: Supply) -> dict[int, Prices]:

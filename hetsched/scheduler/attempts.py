@@ -10,8 +10,9 @@ import msgspec
 from hetsched.scheduler.reasons import Reason
 
 
-class Attempt(msgspec.Struct, kw_only=True):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One try. Times in ns since 1970, 0 = not yet. `outcome`: "" while alive, else succeeded, failed, cancelled, preempted, lost …
+    Frozen: copies of the books share it.
 
     `node` and `devices` are names, kept because the node may be gone when somebody asks.
     """
@@ -28,7 +29,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     exit_code: int | None = None
 
 
-class Claimed(msgspec.Struct, kw_only=True):
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     """What a preemptor claimed, at what price and on what proof; kept until the task is forgotten."""
 
     node: str
@@ -66,23 +67,27 @@ class Attempts:
         self.live[task] = attempt
 
     def started(self, task: int, now_ns: int) -> None:
-        self.live[task].started_ns = now_ns
+        self.live[task] = msgspec.structs.replace(self.live[task], started_ns=now_ns)
 
     def note(self, task: int, text: str, exit_code: int | None) -> None:
         """The agent's words on the end that the next fact of the task will state."""
         self._note[task] = (text, exit_code)
 
-    def over(self, task: int, outcome: str, reason: Reason, now_ns: int) -> Attempt | None:
-        """The live attempt's end (None if there was none)."""
+    def over(self, task: int, outcome: str, reason: Reason, now_ns: int, exit_code: int | None = None) -> None:
+        """The live attempt's end, if there is one. `exit_code`: known from the outcome; else what the agent noted."""
         self.stopping.pop(task, None)
-        text, exit_code = self._note.pop(task, ("", None))
+        text, noted = self._note.pop(task, ("", None))
         attempt = self.live.pop(task, None)
-        if attempt is not None:
-            attempt.ended_ns, attempt.outcome = now_ns, outcome
-            attempt.exit_code = exit_code
-            attempt.reason = text or ("" if reason is Reason.NONE else reason.word)
-            self.past.setdefault(task, []).append(attempt)
-        return attempt
+        if attempt is None:
+            return
+        ended = msgspec.structs.replace(
+            attempt,
+            ended_ns=now_ns,
+            outcome=outcome,
+            exit_code=noted if exit_code is None else exit_code,
+            reason=text or ("" if reason is Reason.NONE else reason.word),
+        )
+        self.past.setdefault(task, []).append(ended)
 
     def all(self, task: int) -> list[Attempt]:
         """Oldest first, the live one last."""
@@ -102,6 +107,11 @@ class Attempts:
             stopping=sorted((task, int(reason)) for task, reason in self.stopping.items()),
             claims=sorted(self.claims.items(), key=_slot),
         )
+
+    def present(self) -> SavedAttempts:
+        """What a copy needs to go on from here: no past, and in no order."""
+        stopping = [(task, int(reason)) for task, reason in self.stopping.items()]
+        return SavedAttempts(live=list(self.live.items()), past=[], stopping=stopping, claims=list(self.claims.items()))
 
     def load(self, saved: SavedAttempts) -> None:
         self.live, self.past, self.claims = dict(saved.live), dict(saved.past), dict(saved.claims)

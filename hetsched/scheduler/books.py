@@ -52,6 +52,7 @@ class Books:
         self.templates = Templates(core, self.kinds, self.models, self.cluster)
         self.templates.is_typed = is_blended(config.policy)
         self.profiles = Profiles(config.limits.profiles)
+        self.learns = True  # not in a copy that only plays at running (rehearse/image.py)
         self.gangs = Gangs(core, self.cluster)
         self.attempts = Attempts()
         self.backoff_until_ns: dict[int, int] = {}
@@ -188,11 +189,10 @@ class Books:
     def _record_over(self, fact: tuple[Any, ...]) -> None:
         task, reason = fact[1], Reason(fact[-1])
         if fact[0] == _core.F_ENDED:
-            if fact[3] == _core.SUCCEEDED:
+            if fact[3] == _core.SUCCEEDED and self.learns:
                 self._learn(task)
-            attempt = self.attempts.over(task, str(STATE_OF_CODE[fact[3]]), reason, self.now_ns)
-            if attempt is not None and fact[3] == _core.SUCCEEDED and self._has_command(task):
-                attempt.exit_code = 0
+            exit_code = 0 if fact[3] == _core.SUCCEEDED and self._has_command(task) else None
+            self.attempts.over(task, str(STATE_OF_CODE[fact[3]]), reason, self.now_ns, exit_code)
             self.backoff_until_ns.pop(task, None)
             self.ended.append(task)
         elif fact[0] == _core.F_REQUEUED:

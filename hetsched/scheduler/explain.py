@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from hetsched import _core
 from hetsched._core import TaskRow
 from hetsched.model import Task
@@ -15,7 +17,10 @@ from hetsched.policy.profiles import Prediction
 from hetsched.scheduler import reservations
 from hetsched.scheduler.attempts import Attempt, Claimed
 from hetsched.scheduler.lifecycle import STATE_OF_CODE, WAITING_CODES
+from hetsched.scheduler.limits import holders, over_limits
 from hetsched.scheduler.reasons import PRECEDENCE, Waiting
+from hetsched.scheduler.rendering import iso
+from hetsched.scheduler.seen import Seen
 from hetsched.scheduler.view_profiles import prediction_json
 from hetsched.scheduler.world import World
 
@@ -40,6 +45,7 @@ class Explain:
         self.world = world
         self.core = world.core
         self.books = world.books
+        self._seen = Seen()
 
     def task(self, task: int) -> dict[str, Any]:
         """The answer of `GET /v1/tasks/{id}/explain`."""
@@ -65,6 +71,7 @@ class Explain:
         if len(found) > 1:  # its turn is no reason beside another
             found = [reason for reason in found if reason[0] != Waiting.WINDOW]
         code, sentence, numbers = found[0]
+        self._seen.note(("task", task, row.sequence), code, self.world.now_ns)
         return {
             "reason": code,
             "detail": sentence,
@@ -75,7 +82,16 @@ class Explain:
             "nodes_that_could_ever": verdict["ever"],
             "position": self.core.ahead(task) + 1,
             "eta_seconds": self._eta_s(task, row),
+            "history": self._history(task, row),
         }
+
+    def _history(self, task: int, row: TaskRow) -> list[dict[str, Any]]:
+        """Reasons seen so far, of the task and of its shape since it was submitted."""
+        sights = self._seen.of(("task", task, row.sequence), ("shape", row.shape), since_ns=row.submitted_ns)
+        return [
+            {"reason": s.reason, "first_seen": iso(s.first_ns), "last_seen": iso(s.last_ns), "count": s.times}
+            for s in sights
+        ]
 
     def _eta_s(self, task: int, row: TaskRow) -> float | None:
         """Only where something is known: the end of a backoff, the start of a reservation. None = nobody knows yet."""
@@ -100,7 +116,7 @@ class Explain:
                 self.claim(task, claim),
             )
         yield from self._gang(row)
-        yield from self._limits(row, body)
+        yield from self._limits(body)
         yield from reservations.reasons(self.world, task, row, self.books.expected_s(body))
         yield self._room(row, body)
 
@@ -132,20 +148,11 @@ class Explain:
             sentence = f"gang {gang.name} needs room for {gang.min_size} members at once"
             yield Waiting.GANG_NO_ROOM, sentence, {**numbers, "waiting": here}
 
-    def _limits(self, row: TaskRow, body: Task) -> Iterator[Found]:
+    def _limits(self, body: Task) -> Iterator[Found]:
         """Queue limits that the task's start would break, innermost queue first."""
-        ask = {"cpu": body.resources.cpu_milli, "memory": body.resources.memory_bytes}
-        ask.update({device.kind: device.total_milli for device in body.resources.devices})
-        for name in self.books.queues.line(self.books.queues.name[row.queue]):
-            limit = self.books.queues.spec[name].limit
-            used = self.core.queue_used(self.books.queues.slot[name]) if limit else []
-            for resource, most in limit.items():
-                has = used[self.books.queues.resource(resource)]
-                if ask.get(resource) and has + ask[resource] > most:
-                    numbers = {"queue": name, "resource": resource, "limit": most, "used": has, "asked": ask[resource]}
-                    limit_is, uses, asks = (_amount(resource, n) for n in (most, has, ask[resource]))
-                    sentence = f"queue {name} may use {limit_is} of {resource}, uses {uses}, and this asks for {asks}"
-                    yield Waiting.QUEUE_LIMIT, sentence, numbers
+        for over in over_limits(self.books, body):
+            numbers = {**msgspec.structs.asdict(over), "holders": holders(self.books, over.queue)}
+            yield Waiting.QUEUE_LIMIT, over.sentence, numbers
 
     def _room(self, row: TaskRow, body: Task) -> Found:
         """What the cluster says to the shape."""
@@ -177,6 +184,7 @@ class Explain:
             if pending:
                 code = self._room_code(self.core.verdict(shape))
                 out[code] = out.get(code, 0) + pending
+                self._seen.note(("shape", shape), code, self.world.now_ns)
         return out
 
     # -- it lives, or has ended
@@ -228,10 +236,6 @@ class Explain:
             "price_device_seconds": claim.price_device_seconds,
             "proof": claim.proof,
         }
-
-
-def _amount(resource: str, number: int) -> str:
-    return f"{number} bytes" if resource == "memory" else f"{number / 1000:g}"
 
 
 def _nodes(count: int) -> str:

@@ -16,6 +16,7 @@ from hetsched.config import Config
 from hetsched.model import Task
 from hetsched.policy import Pricer
 from hetsched.policy.presets import BLENDED
+from hetsched.policy.price import Known
 from hetsched.scheduler import messages, snapshot, words
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.clients import Clients
@@ -44,13 +45,15 @@ PRESETS = {
     "packing": _core.POLICY_PACKING,
     "clustering": _core.POLICY_CLUSTERING,
     "fgd": _core.POLICY_FGD,
-    **dict.fromkeys(BLENDED, _core.POLICY_PACK),  # nodes by weights that every shape has (ranking); devices as pack takes them
+    **dict.fromkeys(
+        BLENDED, _core.POLICY_PACK
+    ),  # nodes by weights that every shape has (ranking); devices as pack takes them
 }
 
 
 class Scheduler:
     """`view` is the read side; `scorers` asks the plug-ins (None: in line). One owner calls `step`, in order; nothing else changes
-    the state."""
+    the state. `changes`: turns so far that had facts."""
 
     def __init__(
         self,
@@ -67,6 +70,7 @@ class Scheduler:
         self.world = World(self.books, seed, epoch, Ranking(self.books, scorers))
         self.view = View(self.world)
         self.window = Window(config.batch.size, round(config.batch.max_wait * 1e9))
+        self.changes = 0
         self._offset = 0
         self._follow = Follow(self.world)
         self._due = Due(self.world)
@@ -163,7 +167,9 @@ class Scheduler:
         if self._counters != (self.books.event_seq, self.books.id_seq):
             self.books.say(words.Counted(self.books.event_seq, self.books.id_seq))
         self._drain()  # nothing follows from these, but the books keep the turn's time, as they will at replay
-        return Turn(self.core.take_facts(), world.replies, world.orders, world.events)
+        facts = self.core.take_facts()
+        self.changes += bool(facts)
+        return Turn(facts, world.replies, world.orders, world.events)
 
     # -- what a simulation calls
 
@@ -172,6 +178,17 @@ class Scheduler:
         for shape, times in Counter(map(self.books.templates.intern_shape, tasks)).items():
             self.core.know(shape, times)
         self.core.set_policy(PRESETS[self.config.policy.preset])  # it looks at all of it, not at what it last counted
+
+    # -- what a copy is told (rehearse/image.py)
+
+    def derived(self) -> Known | None:
+        """What decisions hang on that stands in no fact and no dump: after a restart it is worked out anew, in a copy it must be the same."""
+        return None if self._pricer is None else self._pricer.known()
+
+    def adopt(self, derived: Known | None) -> None:
+        """Decide as the scheduler does from which this was derived."""
+        if self._pricer is not None and derived is not None:
+            self._pricer.adopt(derived)
 
     # -- what a restart calls
 
@@ -183,6 +200,7 @@ class Scheduler:
         """After the last frame: set the timers and links that hang on the state."""
         snapshot.rebuild(self.world)
         self.window.open(0)
+        self.world.capacity_changed = True  # both lanes are decided once: a reservation of the one holds in the other
 
     def snapshot(self) -> bytes:
         """The whole state, to be given to `restore`."""

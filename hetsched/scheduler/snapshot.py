@@ -64,7 +64,9 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _decode = msgspec.msgpack.Decoder(Whole).decode
 
 
-def _saved(books: Books) -> Saved:
+def words_of(books: Books, *, past: bool = True) -> Saved:
+    """The books without the core. `past` False: without what has ended, which no decision looks at. It holds the books' own objects:
+    encode it, or copy what is not frozen (rehearse/image.py)."""
     return Saved(
         version=VERSION,
         now_ns=books.now_ns,
@@ -74,11 +76,11 @@ def _saved(books: Books) -> Saved:
         queues=books.queues.save(),
         templates=books.templates.save(),
         gangs=books.gangs.save(),
-        attempts=books.attempts.save(),
+        attempts=books.attempts.save() if past else books.attempts.present(),
         backoff_until_ns=sorted(books.backoff_until_ns.items()),
-        keys=list(books.keys.values()),
-        audit=list(books.audit),
-        ended=list(books.ended),
+        keys=list(books.keys.values()) if past else [],
+        audit=list(books.audit) if past else [],
+        ended=list(books.ended) if past else [],
         event_seq=books.event_seq,
         id_seq=books.id_seq,
         profiles=books.profiles.save(),
@@ -87,7 +89,7 @@ def _saved(books: Books) -> Saved:
 
 def save(books: Books) -> bytes:
     """State → bytes."""
-    return _encode(Whole(books.core.dump(), _saved(books)))
+    return _encode(Whole(books.core.dump(), words_of(books)))
 
 
 def load(config: Config, state: bytes) -> Books:
@@ -96,7 +98,12 @@ def load(config: Config, state: bytes) -> Books:
     saved = whole.books
     if saved.version != VERSION:
         raise ValueError(f"the snapshot has version {saved.version}, this program reads version {VERSION}")
-    books = Books(Core.load(whole.core), config)
+    return unfold(config, Core.load(whole.core), saved)
+
+
+def unfold(config: Config, core: Core, saved: Saved) -> Books:
+    """Books over a core and the words that belong to it."""
+    books = Books(core, config)
     books.now_ns = saved.now_ns
     books.kinds.load(saved.kinds)
     books.models.load(saved.models)
@@ -116,7 +123,7 @@ def load(config: Config, state: bytes) -> Books:
 
 def digest(books: Books) -> int:
     """32 bits over the core and the books."""
-    return zlib.crc32(_encode(_saved(books)), books.core.digest() & 0xFFFFFFFF)
+    return zlib.crc32(_encode(words_of(books)), books.core.digest() & 0xFFFFFFFF)
 
 
 def replay(books: Books, facts: bytes) -> None:

@@ -31,8 +31,8 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 decode_body = msgspec.msgpack.Decoder(Task).decode
 
 
-class Template(msgspec.Struct, kw_only=True):
-    """`task`: the body without id, deadline, priority. `users`: tasks in the table that name it."""
+class Template(msgspec.Struct, frozen=True, kw_only=True):
+    """`task`: the body without id, deadline, priority. `users`: tasks in the table that name it. Frozen: copies of the books share it."""
 
     slot: int
     body: bytes
@@ -125,7 +125,10 @@ class Templates:
         template = self.by_slot.get(slot)
         if template is None:
             template = self._make(slot, body)
-        template.users += count
+        return self._enter(msgspec.structs.replace(template, users=template.users + count))
+
+    def _enter(self, template: Template) -> Template:
+        self.by_slot[template.slot] = self._by_body[template.body] = template
         return template
 
     def _make(self, slot: int, body: bytes | None) -> Template:
@@ -134,17 +137,16 @@ class Templates:
         if self._free:
             self._free.pop()
         task = decode_body(body)
-        template = Template(slot=slot, body=body, task=task, shape=self.intern_shape(task))
-        self.by_slot[slot] = self._by_body[body] = template
-        return template
+        return Template(slot=slot, body=body, task=task, shape=self.intern_shape(task))
 
     def drop(self, slot: int) -> None:
         """One task fewer names it."""
         template = self.by_slot[slot]
-        template.users -= 1
-        if template.users == 0:
-            del self.by_slot[slot], self._by_body[template.body]
-            self._free.append(slot)
+        if template.users > 1:
+            self._enter(msgspec.structs.replace(template, users=template.users - 1))
+            return
+        del self.by_slot[slot], self._by_body[template.body]
+        self._free.append(slot)
 
     # -- shapes
 
@@ -211,7 +213,8 @@ class Templates:
         return list(self.by_slot.values()), self._free, self.shapes
 
     def load(self, saved: tuple[list[Template], list[int], list[ShapeKey]]) -> None:
-        templates, self._free, self.shapes = saved
+        templates = saved[0]
+        self._free, self.shapes = list(saved[1]), list(saved[2])
         self._shape_slot = {_encode(key): slot for slot, key in enumerate(self.shapes)}
         for template in templates:
-            self.by_slot[template.slot] = self._by_body[template.body] = template
+            self._enter(template)

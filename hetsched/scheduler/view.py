@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 from hetsched import _core
 from hetsched._core import NEVER_NS, NONE, TaskRow
 from hetsched.errors import Problem
-from hetsched.model import Qos, State, task_to_json
+from hetsched.model import Qos, State, Task, task_to_json
 from hetsched.scheduler.books import QOS_OF_LEVEL
 from hetsched.scheduler.explain import Explain
 from hetsched.scheduler.lifecycle import CODE_OF_STATE, EVERY_MASK, STATE_OF_CODE, states_mask
+from hetsched.scheduler.limits import OverLimit, over_limits
 from hetsched.scheduler.rendering import attempt_json, iso, placement_of
 from hetsched.scheduler.view_cluster import ClusterView
 from hetsched.scheduler.view_profiles import profiles_json
@@ -142,6 +143,10 @@ class View(ClusterView):
     def profiles(self, task_type: str | None = None, *, with_times: bool = False) -> list[dict[str, Any]]:
         """Learned run times, of one type of task or of all."""
         return profiles_json(self.books.profiles, task_type, with_times=with_times)
+
+    def limits(self, task: Task, count: int = 1) -> list[OverLimit]:
+        """Queue limits that `count` such tasks would break if they started now."""
+        return over_limits(self.books, task, count)
 
     def pending_by_reason(self) -> dict[str, int]:
         """Waiting tasks by coded reason, counted by shape."""

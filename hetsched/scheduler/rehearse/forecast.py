@@ -1,0 +1,208 @@
+"""When a waiting task will start: a copy is run forward, attempts ending when they are known to end, until it is placed.
+
+What is known of an attempt's end: a `duration` is the truth; then what was learned of such tasks, where that beats the `estimate`; the
+estimate is a guess, which the late run doubles; a `time_limit` bounds all; a stopping attempt has its `grace`. An attempt of which none of
+this is known never ends here, so a start that hangs on it has no ETA, and the answer says so instead of guessing. Nothing new arrives,
+nothing fails: it is the future as far as it is known.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import msgspec
+
+from hetsched import _core, wire
+from hetsched.model import Task
+from hetsched.policy.profiles import Prediction
+from hetsched.scheduler import messages, outcomes
+from hetsched.scheduler.attempts import Attempt
+from hetsched.scheduler.lifecycle import states_mask
+from hetsched.scheduler.messages import Order
+from hetsched.scheduler.rehearse.image import Patience
+from hetsched.scheduler.scheduler import Scheduler
+from hetsched.scheduler.timers import Timer
+
+LATE = 2.0
+"""How many times its estimate an attempt takes in the late run (p90) that is said to take its estimate in the other (p50)."""
+
+MOST_STEPS = 2_000
+MOST_HELD = 5_000
+EXACT_STEPS, GRAIN = 300, 0.01
+"""So many steps are taken end by end and window by window. After them, windows flush at once, and ends that lie close together (in parts
+of the time since now) are one step: a far future costs no more than a near one."""
+
+EVERYTHING = 1 << 31
+
+UNKNOWN_ENDS = "no running task that stands in its way has a duration, an estimate or a time_limit"
+TOO_FAR = (
+    "too many tasks go before it to look farther ahead than the next {seconds:.0f} s, and it does not start within them"
+)
+IDLE = "nothing that is going to happen by itself would let it start"
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """A task was placed at `at_ns` on `node`; `ended`: who ended there last before."""
+
+    at_ns: int
+    node: str
+    ended: tuple[str, ...]
+
+
+class Future(msgspec.Struct, kw_only=True):
+    """`starts`: by task slot. `why`: of those that are missing. `until_ns`: how far was looked."""
+
+    starts: dict[int, Start]
+    why: str = ""
+    until_ns: int = 0
+
+
+def end_ns(body: Task, since_ns: int, now_ns: int, predicted: Prediction | None, *, late: bool) -> int | None:
+    """When an attempt that began at `since_ns` ends; None = nobody knows."""
+    limit_ns = None if body.time_limit is None else since_ns + round(body.time_limit * 1e9)
+    if body.duration is not None and body.command is None:
+        known = since_ns + round(body.duration * 1e9)
+    elif predicted is not None:
+        late_s = predicted.p50_s * LATE if predicted.source == "estimate" else predicted.p90_s
+        known = since_ns + round((late_s if late else predicted.p50_s) * 1e9)
+        if known < now_ns:  # it was wrong: only the limit is left to go by
+            return limit_ns
+    elif limit_ns is not None:
+        known = limit_ns
+    else:
+        return None
+    return max(now_ns, known if limit_ns is None else min(known, limit_ns))
+
+
+class Runner:
+    """Runs one copy forward, once."""
+
+    def __init__(self, scheduler: Scheduler, now_ns: int, *, late: bool) -> None:
+        self.scheduler = scheduler
+        self.core = scheduler.core
+        self.live = scheduler.books.attempts.live
+        self.began_ns = now_ns
+        self.now_ns = now_ns
+        self.late = late
+        self._ends: list[tuple[int, int, int]] = []  # (time, task slot, attempt)
+        self._unknown = 0
+        self._predictions: dict[tuple[int, str], Prediction | None] = {}
+
+    def run(self, wanted: set[int], is_over: Patience) -> Future:
+        """Until all wanted tasks are placed, or nothing happens any more, or it takes too long."""
+        self._set_timers()
+        for task in list(self.live):
+            self._expect(task)
+        heapq.heapify(self._ends)
+        future = Future(starts={})
+        for task in wanted & self.live.keys():
+            future.starts[task] = Start(at_ns=self.now_ns, node=self.live[task].node, ended=())
+        missing = wanted - self.live.keys()
+        ended: dict[str, list[str]] = {}
+        window = self.scheduler.window
+        window.max_wait_ns = round(self.scheduler.config.batch.max_wait * 1e9)
+        window.open(self.now_ns)
+        inputs: list[messages.Input] = []
+        for count in range(MOST_STEPS):
+            self._note_starts(self.scheduler.step(inputs, self.now_ns).orders, missing, ended, future)
+            if not missing or is_over() or not self._next_ns():
+                break
+            if count == EXACT_STEPS:
+                window.max_wait_ns = 0
+            inputs, now_ended = self._due(0.0 if count < EXACT_STEPS else GRAIN)
+            ended.update(now_ended)
+        future.until_ns = self.now_ns
+        if missing:
+            future.why = self._why()
+        return future
+
+    def _why(self) -> str:
+        """Why there are tasks that have not started."""
+        if self._next_ns():
+            return TOO_FAR.format(seconds=(self.now_ns - self.began_ns) / 1e9)
+        return UNKNOWN_ENDS if self._unknown else IDLE
+
+    # -- what is going to happen
+
+    def _set_timers(self) -> None:
+        """Pauses of those that back off, and links of those that are held, unless they are too many."""
+        scheduler, books = self.scheduler, self.scheduler.books
+        for task, until_ns in books.backoff_until_ns.items():
+            scheduler.world.timers.set(Timer.BACKOFF, task, until_ns)
+        held = self.core.page(0, MOST_HELD + 1, states_mask((_core.HELD,)))
+        if len(held) <= MOST_HELD:
+            self.core.begin(self.now_ns)
+            for task in held:
+                if self.core.task(task).flags & _core.HELD_DEPENDENCY:
+                    outcomes.settle_dependencies(scheduler.world, task, scheduler.world.body(task))
+
+    def _expect(self, task: int) -> None:
+        """Note when the live attempt of the task ends."""
+        row, attempt, body = self.core.task(task), self.live[task], self.scheduler.world.body(task)
+        since_ns = attempt.started_ns or attempt.placed_ns
+        predicted = self._predict(row.template, body, attempt)
+        at_ns = end_ns(body, since_ns, self.now_ns, predicted, late=self.late)
+        if row.state == _core.STOPPING:
+            killed_ns = row.changed_ns + round(body.grace * 1e9)
+            at_ns = max(self.now_ns, killed_ns if at_ns is None else min(killed_ns, at_ns))
+        if at_ns is None:
+            self._unknown += 1
+        else:
+            self._ends.append((at_ns, task, attempt.number))
+
+    def _predict(self, template: int, body: Task, attempt: Attempt) -> Prediction | None:
+        """How long such a task runs on the device that it has; asked once for each template and model."""
+        model = self.scheduler.books.model_of(attempt)
+        key = template, model
+        if key not in self._predictions:
+            self._predictions[key] = self.scheduler.books.profiles.predict(body, model)
+        return self._predictions[key]
+
+    def _next_ns(self) -> int:
+        """When something happens next; 0: never."""
+        wake_ns = self.scheduler.wake_ns()
+        due = [self._ends[0][0]] if self._ends else []
+        return min([*due, *([] if wake_ns is None else [wake_ns])], default=0)
+
+    def _due(self, grain: float) -> tuple[list[messages.Input], dict[str, list[str]]]:
+        """Go on to that time; what is said then, and whose ends that are by node."""
+        self.now_ns = max(self.now_ns, self._next_ns())
+        last_ns = self.now_ns + round((self.now_ns - self.began_ns) * grain)
+        inputs: list[messages.Input] = []
+        ended: dict[str, list[str]] = {}
+        while self._ends and self._ends[0][0] <= last_ns:
+            at_ns, task, number = heapq.heappop(self._ends)
+            self.now_ns = max(self.now_ns, at_ns)
+            attempt = self.live.get(task)
+            if attempt is None or attempt.number != number:
+                continue
+            name = self.scheduler.books.id_of(task)
+            ended.setdefault(attempt.node, []).append(name)
+            stopping = self.core.task(task).state == _core.STOPPING
+            inputs.append(messages.AttemptEnded(node=attempt.node, task=name, attempt=number, succeeded=not stopping))
+        return inputs, ended
+
+    # -- what happened
+
+    def _note_starts(self, orders: list[Order], missing: set[int], ended: dict[str, list[str]], future: Future) -> None:
+        known = len(self._ends)
+        for order in orders:
+            if isinstance(order.message, wire.Start):
+                task = self.core.find(order.message.task.encode())
+                self._expect(task)
+                if task in missing:
+                    missing.discard(task)
+                    future.starts[task] = Start(
+                        at_ns=self.now_ns, node=order.node, ended=tuple(ended.get(order.node, ()))
+                    )
+            elif isinstance(order.message, wire.Stop):
+                self._expect_stop(order.message)
+        if len(self._ends) > known:
+            heapq.heapify(self._ends)
+
+    def _expect_stop(self, stop: wire.Stop) -> None:
+        """A victim has its grace from now."""
+        task = self.core.find(stop.task.encode())
+        attempt = self.live.get(task)
+        if attempt is not None and attempt.number == stop.attempt:
+            self._ends.append((self.now_ns + round(stop.grace_s * 1e9), task, attempt.number))

@@ -1,0 +1,339 @@
+"""What waiting tasks are told: when they start, what would help them, what stands in their way. One story a promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hetsched.model import parse_submission
+from hetsched.scheduler import messages as m
+from hetsched.scheduler import rehearse
+from hetsched.scheduler.rehearse import Advice
+from hetsched.scheduler.seen import Seen
+from tests.scheduler.build import Story, node, task
+from tests.scheduler.whatif import Real, patient
+
+
+def advice(story: Story, ident: str) -> Advice:
+    found = rehearse.advise(rehearse.take(story.scheduler), ident, story.now_ns, patient)
+    assert found is not None
+    return found
+
+
+def remedy(story: Story, ident: str, code: str) -> dict[str, Any]:
+    found = [one for one in advice(story, ident).remedies if one["code"] == code]
+    assert found, advice(story, ident)
+    return found[0]
+
+
+def plan(story: Story, body: Any) -> dict[str, Any]:
+    told = rehearse.plan(rehearse.take(story.scheduler), parse_submission(body), story.now_ns, patient)
+    assert isinstance(told, dict), told
+    return told
+
+
+def busy(*, known: bool = True) -> Story:
+    """Two nodes of four GPUs; `a` has two left, `b` one. Ends: a in 600 s, b in 300 s."""
+    story = Story([node("a", gpus=4), node("b", gpus=4, model="H100", labels={"zone": "z2"})])
+    for ident, model, gpus, seconds in (("ra", "A100", 2, 600), ("rb", "H100", 3, 300)):
+        ends = {"duration": seconds} if known else {}
+        story.submit(task(ident, models=[model], resources={"gpu": gpus}, **ends))
+    story.wait(1)
+    return story
+
+
+# ---------------------------------------------------------------------- when
+
+
+def test_it_starts_when_what_is_in_its_way_ends() -> None:
+    story = busy()
+    story.submit(task("w", resources={"gpu": 4}))
+    story.wait(1)
+    told = advice(story, "w")
+    assert told.eta is not None and 297 <= told.eta["p50"] <= 299.1
+    assert "wait for rb" in remedy(story, "w", "wait")["detail"]
+
+
+def test_an_estimate_may_be_twice_as_long_a_limit_bounds_it() -> None:
+    story = Story([node("a", gpus=1)])
+    story.submit(task("r", resources={"gpu": 1}, estimate=100, time_limit=150))
+    story.submit(task("w", resources={"gpu": 1}))
+    story.wait(1)
+    eta = advice(story, "w").eta
+    assert eta is not None
+    assert (round(eta["p50"]), round(eta["p90"])) == (99, 149)
+
+
+def test_what_nobody_knows_has_no_eta_but_a_reason() -> None:
+    story = busy(known=False)
+    story.submit(task("w", resources={"gpu": 4}))
+    story.wait(1)
+    told = advice(story, "w")
+    assert told.eta is None
+    assert "has a duration, an estimate or a time_limit" in str(told.eta_reason)
+
+
+def test_who_has_a_claim_waits_for_the_grace_of_the_victims() -> None:
+    story = Story([node("a", gpus=1)])
+    story.submit(task("victim", resources={"gpu": 1}, qos="background", grace=20))
+    story.wait(1)
+    story.submit(task("urgent", resources={"gpu": 1}, qos="critical"))
+    eta = advice(story, "urgent").eta
+    assert eta is not None and eta["p90"] == pytest.approx(20, abs=0.1)
+
+
+def test_what_is_held_or_could_never_run_is_not_foreseen() -> None:
+    story = busy()
+    story.submit(task("u", resources={"gpu": 9}))
+    story.submit(task("h", cpu=1, after=["u"]))
+    story.wait(1)
+    assert advice(story, "u").eta_reason == "no node could ever take it"
+    assert advice(story, "h").eta is None
+
+
+def test_tasks_that_do_not_wait_are_given_no_advice() -> None:
+    story = busy()
+    assert rehearse.advise(rehearse.take(story.scheduler), "ra", story.now_ns, patient) is None
+    assert rehearse.advise(rehearse.take(story.scheduler), "nobody", story.now_ns, patient) is None
+
+
+def test_when_the_time_is_over_what_was_found_by_then_is_the_answer() -> None:
+    story = busy()
+    story.submit(task("w", resources={"gpu": 4}))
+    story.wait(1)
+    told = rehearse.advise(rehearse.take(story.scheduler), "w", story.now_ns, lambda part: lambda: True)
+    assert told is not None and told.eta is None and told.remedies == []
+
+
+# ---------------------------------------------------------------------- what would help
+
+
+def test_fewer_devices_a_smaller_ask_is_the_largest_that_starts_now() -> None:
+    story = busy()
+    story.submit(task("w", resources={"gpu": 4}))
+    story.wait(1)
+    found = remedy(story, "w", "devices")
+    assert found["detail"] == "ask 2 gpu instead of 4: starts now on a"
+    assert found["change"] == {"resources": {"cpu": 1, "gpu": 2}}
+    assert advice(story, "w").free == {"gpu": {"asked": 4.0, "free": 3.0, "largest_on_one_node": 2}}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "body", "code", "said"),
+    [
+        (
+            [node("a", gpus=1), node("b", gpus=1, model="H100")],
+            {"resources": {"gpu": 1}, "models": ["B200"]},
+            "model",
+            "allow gpu model B200|A100: starts now on a",
+        ),
+        (
+            [node("a", labels={"zone": "z1"}), node("b", labels={"zone": "z2"}, cpu=2)],
+            {"cpu": 4, "node_selector": {"zone": "z3"}},
+            "node_selector",
+            "allow zone z3|z1: starts now on a",
+        ),
+        (
+            [node("a")],
+            {"node_selector": {"zone": "z3"}},
+            "node_selector",
+            "drop the selector zone=z3: starts now on a",
+        ),
+        (
+            [node("a", taints=[{"key": "only", "value": "us", "effect": "NoSchedule"}])],
+            {},
+            "toleration",
+            "tolerate the taint only=us:NoSchedule: starts now on a",
+        ),
+        (
+            [node("a", gpus=1)],
+            {"resources": {"gpu": 1, "gpu_memory": "80Gi"}},
+            "device_memory",
+            "ask 40Gi on each gpu instead of 80Gi: starts now on a",
+        ),
+        ([node("a", cpu=8)], {"cpu": 10}, "cpu", "ask 8 cores instead of 10: starts now on a"),
+        (
+            [node("a", memory="32Gi")],
+            {"resources": {"memory": "48Gi"}},
+            "memory",
+            "ask 32Gi of memory instead of 48Gi: starts now on a",
+        ),
+    ],
+)
+def test_one_change_of_the_request(nodes: Any, body: dict[str, Any], code: str, said: str) -> None:
+    story = Story(nodes)
+    story.submit(task("w", cpu=body.pop("cpu", 1), **body))
+    story.wait(1)
+    assert remedy(story, "w", code)["detail"] == said
+
+
+def test_a_hand_of_the_operator() -> None:
+    story = Story([node("a"), node("b", gpus=1)])
+    story.queue(name="team", limit={"cpu": 2})
+    story.ask(m.OperateNode(verb="cordon", node="b"))
+    story.submit(task("r", cpu=2, queue="team"))
+    story.submit(task("limited", cpu=1, queue="team"))
+    story.submit(task("shut", resources={"gpu": 1}))
+    story.submit(task("held"))
+    story.wait(0)
+    story.ask(m.Operate(verb="hold", task="held"))
+    story.wait(1)
+    limit = remedy(story, "limited", "queue_limit")
+    assert limit["detail"].startswith("raise the limit of queue team to cpu 3: starts now on")
+    assert limit["calls"][0]["path"] == "/v1/queues/team" and limit["calls"][0]["body"]["limit"] == {"cpu": 3.0}
+    assert remedy(story, "shut", "uncordon")["detail"] == "uncordon b: starts now on b"
+    assert remedy(story, "held", "release")["detail"].startswith("release it: starts now on")
+
+
+def test_before_others() -> None:
+    story = Story([node("a", gpus=1)])
+    story.submit(task("r", resources={"gpu": 1}, qos="background", grace=7))
+    story.wait(1)
+    story.submit(task("w", resources={"gpu": 1}, qos="background"))
+    story.wait(1)
+    found = remedy(story, "w", "qos")
+    assert found["detail"] == "raise its qos to production: starts on a once r gave way, at most 7 s"
+    assert found["effect"]["victims"] == ["r"] and found["effect"]["price_device_seconds"] > 0
+
+
+def test_a_gang_is_changed_as_a_whole() -> None:
+    story = Story([node("a", cpu=4), node("b", cpu=4)])
+    story.submit({"template": task("g", cpu=4, gang={"id": "g", "size": 3}), "count": 3})
+    story.submit({"template": task("part", cpu=1, gang={"id": "part", "size": 3}), "count": 2})
+    story.wait(1)
+    assert "start with 2 members instead of 3: starts now" in remedy(story, "g-0", "min_size")["detail"]
+    assert "submit the 1 members that gang part lacks: starts now" in remedy(story, "part-0", "members")["detail"]
+
+
+def test_the_cheapest_comes_first_and_there_are_at_most_five() -> None:
+    story = Story([node(f"n{at}", cpu=4, gpus=1, labels={"zone": "z1"}) for at in range(3)])
+    story.submit(
+        task(
+            "w",
+            cpu=3,
+            resources={"gpu": 1, "gpu_memory": "80Gi"},
+            models=["B200"],
+            node_selector={"zone": "z2"},
+        )
+    )
+    story.submit(task("v", cpu=16, resources={"gpu": 1, "memory": "1Ti"}))
+    story.submit(task("u", cpu=9, resources={"gpu": 2}, qos="best_effort"))
+    story.wait(1)
+    for ident in ("w", "v", "u"):
+        told = advice(story, ident)
+        assert 1 <= len(told.remedies) <= 5
+        assert told.remedies[-1]["code"] == "nearest", "no single change is enough for any of these"
+
+
+# ---------------------------------------------------------------------- what could never run
+
+
+def test_the_constraint_that_rules_out_most_is_named_with_what_would_do() -> None:
+    story = Story([node("a", gpus=8), node("b", gpus=4), node("c")])
+    story.submit(task("w", resources={"gpu": 16}))
+    story.wait(1)
+    found = advice(story, "w").constraint
+    assert found is not None
+    assert found["detail"] == "resources.gpu 16 alone rules out 3 of 3 nodes"
+    assert found["nearest"] == {
+        "detail": "ask 8 gpu instead of 16",
+        "change": {"resources": {"cpu": 1, "gpu": 8}},
+        "nodes": 1,
+    }
+
+
+def test_the_nearest_request_may_start_later() -> None:
+    story = Story([node("a", gpus=2)])
+    story.submit(task("r", resources={"gpu": 1}, duration=100))
+    story.wait(1)
+    story.submit(task("w", resources={"gpu": 3}))
+    story.wait(1)
+    remedies = {one["detail"] for one in advice(story, "w").remedies}
+    assert "ask 1 gpu instead of 3: starts now on a" in remedies
+
+
+# ---------------------------------------------------------------------- plans
+
+
+def test_a_plan_tells_where_whom_it_evicts_and_why_not() -> None:
+    story = busy()
+    story.submit(task("cheap", resources={"gpu": 1}, qos="background", models=["H100"], duration=1000))
+    story.wait(10)
+    told = plan(
+        story,
+        [
+            task("now", resources={"gpu": 2}),
+            task("evicts", resources={"gpu": 1}, models=["H100"], qos="critical"),
+            task("waits", resources={"gpu": 4}, models=["H100"]),
+            task("never", resources={"gpu": 9}),
+            {"resources": {"cpu": -1}},
+            task("ra", models=["A100"], resources={"gpu": 2}, duration=600),
+        ],
+    )
+    now, evicts, waits, never, known = told["tasks"]
+    assert (now["starts"], now["placement"]["node"]) == ("now", "a")
+    assert (evicts["starts"], [v["id"] for v in evicts["victims"]]) == ("after_victims", ["cheap"])
+    assert evicts["price_device_seconds"] == pytest.approx(10, abs=0.2)
+    assert (waits["starts"], waits["reason"]) == ("later", "no_capacity")
+    assert (never["reason"], never["eta"]) == ("unsatisfiable", None)
+    assert known["known"] and known["state"] == "running"
+    assert [item["index"] for item in told["rejected"]] == [4]
+    assert told["summary"]["victims"] == 1
+
+
+def test_a_plan_without_an_id_uses_none_up() -> None:
+    story = busy()
+    before = story.scheduler.digest()
+    assert plan(story, {"resources": {"cpu": 1}})["tasks"][0]["id"] is None
+    assert story.scheduler.digest() == before
+
+
+def test_a_copy_decides_nothing_for_the_scheduler_and_nothing_for_another_copy() -> None:
+    story = busy()
+    image = rehearse.take(story.scheduler)
+    first, second = rehearse.load_copy(image), rehearse.load_copy(image)
+    first.step([m.OperateNode(verb="cordon", node="a"), m.NodeLost(node="b")], story.now_ns)
+    assert second.view.node("a")["state"] == "ready"
+    assert story.scheduler.view.node("b")["state"] == "ready"
+    assert second.core.digest() == story.scheduler.core.digest()
+
+
+def test_a_remedy_is_done_by_its_calls() -> None:
+    story = busy()
+    story.submit(task("w", resources={"gpu": 4}, deadline=5000, priority=3))
+    story.wait(1)
+    real = Real(story)
+    (ident,) = real.do(remedy(story, "w", "devices")["calls"])
+    real.wait(0.1)
+    assert real.node_of(ident) == "a" and real.state("w") == "cancelled"
+    assert real.task(ident)["priority"] == 3 and real.task(ident)["deadline"] == story.task("w")["deadline"]
+
+
+# ---------------------------------------------------------------------- reasons seen
+
+
+def test_reasons_are_remembered_with_first_and_last_sight() -> None:
+    story = busy()
+    story.submit(task("w", resources={"gpu": 4}))
+    story.wait(1)
+    story.scheduler.view.explain("w")
+    story.wait(10)
+    story.ask(m.Operate(verb="hold", task="w"))
+    history = story.scheduler.view.explain("w")["history"]
+    assert [(sight["reason"], sight["count"]) for sight in history] == [("held", 1), ("no_capacity", 1)]
+    story.ask(m.Operate(verb="release", task="w"))
+    story.wait(1)
+    history = story.scheduler.view.explain("w")["history"]
+    assert [(sight["reason"], sight["count"]) for sight in history] == [("no_capacity", 2), ("held", 1)]
+    assert history[0]["first_seen"] < history[1]["first_seen"] < history[0]["last_seen"]
+
+
+def test_sights_are_bounded_and_the_oldest_goes_first() -> None:
+    seen = Seen()
+    for at in range(12):
+        seen.note("t", f"reason-{at}", at)
+    assert [sight.reason for sight in seen.of("t")] == [f"reason-{at}" for at in range(11, 3, -1)]
+    for at in range(30_000):
+        seen.note(at, "x", at)
+    assert seen.of("t") == [] and seen.of(29_999)[0].times == 1
