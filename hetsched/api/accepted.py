@@ -111,6 +111,17 @@ def _now(call: Call, task: str) -> dict[str, Any] | None:
 # ---------------------------------------------------------------------- no
 
 
+def problem_of(body: dict[str, Any]) -> Problem:
+    """A problem that was rendered already, to be raised."""
+    return Problem(
+        body.get("detail", ""),
+        errors=body.get("errors", ()),
+        status=body["status"],
+        title=body["title"],
+        type=body["type"],
+    )
+
+
 def nothing_accepted(body: Body, refused: Iterable[Refused] | None = None) -> HetschedError:
     """The problem for a submission of which nothing was taken. `refused`: by the scheduler; None = at reading."""
     items = body.submission.items

@@ -86,7 +86,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _answer(status: int, shape: Any, known: dict[Any, Any]) -> dict[str, Any]:
-    said = {200: "done", 202: "in the journal", 101: "a WebSocket", 501: "not in this release"}[status]
+    said = {200: "done", 202: "in the journal", 101: "a WebSocket"}[status]
     if isinstance(shape, str):
         return {"description": said, "content": {shape: {"schema": {"type": "string"}}}}
     if shape is None:

@@ -80,10 +80,10 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/plan",
         handler=submit.plan,
         scope="submit",
-        summary="Dry run of the same bodies (501 in this release)",
+        summary="Dry run of the same bodies",
         reads=_SUBMISSION,
         media=submit.MEDIA,
-        answers={501: schemas.ProblemBody},
+        answers={200: schemas.Plan},
     ),
     _read("/v1/tasks", tasks.listing, "List tasks", "state", "queue", "label", "qos", "since", "limit", "cursor"),
     Route(
@@ -95,7 +95,9 @@ ROUTES: tuple[Route, ...] = (
         reads=schemas.CancelBody,
         answers={202: None},
     ),
-    _read("/v1/tasks/{id:.+}/explain", tasks.explain, "Why it waits, or why it is where it is"),
+    _read(
+        "/v1/tasks/{id:.+}/explain", tasks.explain, "Why it waits, or why it is where it is", answers=schemas.Explained
+    ),
     _read(
         "/v1/tasks/{id:.+}/logs", watch.logs, "Its log", "stream", "follow", "offset", "attempt", answers="text/plain"
     ),

@@ -139,6 +139,107 @@ class ManyAccepted(msgspec.Struct, kw_only=True):
     durability: str
 
 
+class Eta(msgspec.Struct):
+    """Seconds from now. p50: estimates are right; p90: everything takes twice its estimate, or its whole limit."""
+
+    p50: float
+    p90: float
+
+
+class PlannedTask(msgspec.Struct, kw_only=True):
+    """`starts`: now, after_victims (`placement` is claimed) or later (`reason` says why); absent where the task is known and over.
+    `id`: as given, null where one would be generated. `known`: the same task was submitted before."""
+
+    index: int
+    id: str | None
+    state: str
+    lane: str
+    known: bool
+    starts: Literal["now", "after_victims", "later"] | None = None
+    eta: Eta | None = None
+    eta_reason: str | None = None
+    placement: Placement | None = None
+    victims: list[dict[str, Any]] = []
+    price_device_seconds: float | None = None
+    proof: str | None = None
+    reason: str | None = None
+    detail: str | None = None
+    numbers: dict[str, Any] = {}
+    secondary: list[dict[str, Any]] = []
+    nodes: dict[str, int] = {}
+    position: int | None = None
+
+
+class PlanSummary(msgspec.Struct):
+    """Counts of tasks, and what the evictions would cost."""
+
+    tasks: int
+    now: int
+    after_victims: int
+    later: int
+    rejected: int
+    victims: int
+    price_device_seconds: float
+
+
+class Plan(msgspec.Struct):
+    """What submitting the body would do now; nothing was changed."""
+
+    tasks: list[PlannedTask]
+    rejected: list[Rejected]
+    summary: PlanSummary
+
+
+class Effect(msgspec.Struct, kw_only=True):
+    """What a remedy did on a copy of the scheduler."""
+
+    starts: Literal["now", "after_victims", "later"]
+    node: str
+    eta_seconds: float
+    devices: list[dict[str, Any]] = []
+    nodes: list[str] = []
+    victims: list[str] = []
+    price_device_seconds: float = 0.0
+
+
+class Remedy(msgspec.Struct):
+    """`by`: submitter, operator or nobody. `change`: fields of the task as they would be, null = left out.
+    `calls`: method, path and body of what does it."""
+
+    code: str
+    detail: str
+    by: str
+    how: str
+    change: dict[str, Any]
+    calls: list[dict[str, Any]]
+    effect: Effect
+
+
+class Explained(msgspec.Struct, kw_only=True):
+    """Of a task that waits: everything; of another: reason and detail, and where it is."""
+
+    id: str
+    state: str
+    reason: str
+    detail: str
+    numbers: dict[str, Any] = {}
+    secondary: list[dict[str, Any]] = []
+    nodes: dict[str, int] = {}
+    nodes_that_fit: int | None = None
+    nodes_that_could_ever: int | None = None
+    position: int | None = None
+    eta: Eta | None = None
+    eta_seconds: float | None = None
+    eta_reason: str | None = None
+    remedies: list[Remedy] = []
+    constraint: dict[str, Any] | None = None
+    free: dict[str, dict[str, float]] = {}
+    history: list[dict[str, Any]] = []
+    claim: dict[str, Any] | None = None
+    node: str | None = None
+    devices: list[dict[str, Any]] = []
+
+
 class ProblemBody(msgspec.Struct, kw_only=True):
     """RFC 9457."""
 

@@ -9,9 +9,8 @@ import msgspec
 from aiohttp import web
 
 from hetsched.api import body as bodies
-from hetsched.api.accepted import Body, accepted, nothing_accepted, place_of_items
+from hetsched.api.accepted import Body, accepted, nothing_accepted, place_of_items, problem_of
 from hetsched.api.call import Call, aside
-from hetsched.api.problem import plain
 from hetsched.errors import Forbidden, Problem
 from hetsched.model import Qos, Rejection, State, Submission, Task, parse_submission
 from hetsched.scheduler.messages import Submit, SubmitReply
@@ -45,16 +44,15 @@ async def schedule(call: Call) -> web.Response:
 
 
 async def plan(call: Call) -> web.Response:
-    """Not yet: the body is read and judged, and then honestly refused."""
+    """What submitting this would do, tried on a copy of the scheduler: nothing is changed, no id is used up. 413 over limits.plan_tasks."""
     body = await _read(call)
     if all(isinstance(item, Rejection) for item in body.submission.items):
         raise nothing_accepted(body)
-    raise plain(
-        501,
-        "not_yet",
-        "Not in this release",
-        "the dry run comes with the next release; GET /v1/tasks/ID/explain tells why a task waits",
-    )
+    told = await call.daemon.planner.plan(body.submission)
+    if not told["tasks"]:
+        refused = [(item["index"], item["problem"]) for item in told["rejected"]]
+        raise problem_of(refused[0][1]) if body.submission.single else nothing_accepted(body, refused)
+    return await call.read(told)
 
 
 # ---------------------------------------------------------------------- reading

@@ -1,4 +1,4 @@
-"""`submit` and `plan`: options and a command, or a file, become one body; the ids are printed, one a line.
+"""`submit`: options and a command, or a file, become one body; the ids are printed, one a line.
 
 stdout is for programs (`id=$(hetsched submit …)`), everything else goes to stderr.
 """
@@ -29,7 +29,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_connection(parser)
 
 
-def _directory_in_data(options: argparse.Namespace) -> None:
+def directory_in_data(options: argparse.Namespace) -> None:
     """`--data` names volumes here and the daemon's directory in every other command; volumes have no slashes, so a path
     is what the other commands mean by it."""
     paths = [text for text in options.data or () if text.startswith(("/", "./", "../", "~"))]
@@ -99,7 +99,7 @@ def _indices(text: str) -> list[int]:
 
 
 def _submit(options: argparse.Namespace) -> int:
-    _directory_in_data(options)
+    directory_in_data(options)
     body = body_of(options)
     if options.follow:
         _may_be_followed(options, body)
@@ -110,7 +110,7 @@ def _submit(options: argparse.Namespace) -> int:
         _tell(ids, answer, follow=options.follow)
     if ids and _has_no_end(options, body):
         note("no command and no --duration: what it needs is held until hetsched cancel, or its end is said over HTTP")
-    refused = _refusals(answer)
+    refused = refusals(answer)
     if not (options.wait or options.follow):
         if options.json:
             emit_json(answer)
@@ -164,7 +164,8 @@ def _tell(ids: list[str], answer: dict[str, Any], *, follow: bool) -> None:
         note(state + (f" on {where}" if where else lane))
 
 
-def _refusals(answer: dict[str, Any]) -> int:
+def refusals(answer: dict[str, Any]) -> int:
+    """Tell which tasks were refused and why; how many."""
     for item in answer.get("rejected", ()):
         problem = item.get("problem", {})
         note(f"refused: task {item.get('index')}: {problem.get('detail', '')}")
@@ -183,15 +184,6 @@ def ids_of(answer: dict[str, Any]) -> list[str]:
     return [task_id for task_id in ids if task_id is not None]
 
 
-def _plan(options: argparse.Namespace) -> int:
-    _directory_in_data(options)
-    emit_json(client_of(options).plan(body_of(options)))
-    return exits.OK
-
-
-_USAGE = "hetsched {} [options] -- COMMAND…   |   hetsched {} [options] FILE"
-
 COMMANDS = {
-    "submit": Command(_arguments, _submit, _USAGE.format("submit", "submit")),
-    "plan": Command(_arguments, _plan, _USAGE.format("plan", "plan")),
+    "submit": Command(_arguments, _submit, "hetsched submit [options] -- COMMAND…   |   hetsched submit [options] FILE")
 }

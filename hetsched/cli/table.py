@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
 TABLE: dict[str, Entry] = {
     "submit": Entry("submit", "hand in a command, or a file of tasks"),
-    "plan": Entry("submit", "show what submitting this would do, without doing it"),
+    "plan": Entry("plan", "show what submitting this would do, without doing it"),
     "list": Entry("tasks", "list tasks"),
     "show": Entry("tasks", "show one task: state, placement, attempts"),
     "why": Entry("why", "why a task waits, or why it is where it is"),

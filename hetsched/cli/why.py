@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from hetsched.cli import exits, words
@@ -28,16 +29,12 @@ def _tell(answer: dict[str, Any]) -> None:
     emit("  " + one_line(answer.get("detail", "")))
     for reason in answer.get("secondary") or ():
         emit("  also " + one_line(f"{reason.get('reason', '')}: {reason.get('detail', '')}"))
-    rows = [(name.replace("_", " "), words.value(answer.get(name))) for name in _SHOWN]
-    pairs(("  " + name, value) for name, value in rows)
-    if answer.get("claim"):
-        claim = answer["claim"]
-        emit("  " + one_line(f"claim on {claim.get('node')}: {claim.get('proof', '')}"))
-        emit("  " + one_line(f"its price: {claim.get('price_device_seconds', 0):g} device seconds of lost work"))
-    for remedy in answer.get("remedies") or ():
-        emit(one_line(f"  would help: {words.value(remedy)}"))
+    _evidence(answer)
+    _constraint(answer.get("constraint"))
+    _claim(answer.get("claim"))
     if answer.get("run_time"):
         emit("  " + one_line(_run_time(answer["run_time"])))
+    _remedies(answer.get("remedies") or [])
     if answer.get("terms"):
         emit()
         table(("TERM", "WEIGHT", "HERE", "BEST FOR A NODE WHERE IT IS 1"), map(_term, answer["terms"]))
@@ -57,6 +54,49 @@ def _term(row: dict[str, Any]) -> tuple[object, ...]:
     return row["term"], f"{row['weight']:g}", "-" if here is None else f"{here:.2f}", f"{row['what']} ({row['source']})"
 
 
-_SHOWN = ("position", "eta_seconds", "nodes_that_fit", "nodes_that_could_ever")
+def _evidence(answer: dict[str, Any]) -> None:
+    rows: list[tuple[str, object]] = [(name.replace("_", " "), answer.get(name)) for name in _SHOWN]
+    if answer.get("eta"):
+        rows.append(("starts", words.eta(answer["eta"])))
+    elif answer.get("eta_reason"):
+        rows.append(("starts", f"nobody knows: {answer['eta_reason']}"))
+    for kind, free in (answer.get("free") or {}).items():
+        most = f"{free['largest_on_one_node']:g} whole ones on one node"
+        rows.append((kind, f"asks {free['asked']:g}, {free['free']:g} free, at most {most}"))
+    for sight in answer.get("history") or ():
+        if sight["count"] > 1:
+            rows.append(
+                (f"{sight['reason']} seen", f"{sight['count']} times since {words.moment(sight['first_seen'])}")
+            )
+    pairs(("  " + name, found) for name, found in rows)
+
+
+def _constraint(found: dict[str, Any] | None) -> None:
+    if found:
+        near = found.get("nearest")
+        emit("  " + one_line(found.get("detail", "") + (f"; nearest that would fit: {near['detail']}" if near else "")))
+
+
+def _claim(claim: dict[str, Any] | None) -> None:
+    if claim:
+        emit("  " + one_line(f"claim on {claim.get('node')}: {claim.get('proof', '')}"))
+        emit("  " + one_line(f"its price: {claim.get('price_device_seconds', 0):g} device seconds of lost work"))
+
+
+def _remedies(remedies: list[dict[str, Any]]) -> None:
+    """Tried by the daemon on a copy, cheapest first."""
+    if remedies:
+        emit()
+        emit("What would help (each was tried on a copy of the scheduler):")
+    for number, remedy in enumerate(remedies, 1):
+        emit(one_line(f"{number}. {remedy.get('detail', '')}"))
+        how = remedy.get("how", "")
+        if remedy.get("change"):
+            how += ": " + json.dumps(remedy["change"], ensure_ascii=False)
+        if remedy.get("by") != "nobody":
+            emit("   " + one_line(how))
+
+
+_SHOWN = ("position", "nodes_that_fit", "nodes_that_could_ever")
 
 COMMANDS = {"why": Command(_arguments, _why)}

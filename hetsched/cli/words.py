@@ -58,6 +58,22 @@ def moment(value: float | str | None) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S")
 
 
+def span(seconds: float) -> str:
+    """A time ahead as people say it: 40 s, 12 min, 3.5 h, 2 d."""
+    for unit, least, size_s in (("d", 2 * 86_400, 86_400), ("h", 2 * 3600, 3600), ("min", 120, 60)):
+        if seconds >= least:
+            return f"{seconds / size_s:.2g} {unit}" if seconds < 10 * size_s else f"{seconds / size_s:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def eta(found: dict[str, float]) -> str:
+    """When something starts, from the likely to the late."""
+    early, late = span(found["p50"]), span(found["p90"])
+    if found["p50"] <= 0:
+        return f"within {late}"
+    return f"in {early}" if early == late else f"in {early} to {late}"
+
+
 def value(found: Any) -> str:
     """Anything, on one line."""
     if isinstance(found, dict):

@@ -86,6 +86,8 @@ def _positive(config: Config) -> Iterator[str]:
         "limits.shapes",
         "limits.profiles",
         "limits.watchers",
+        "limits.plan_tasks",
+        "limits.plan_time",
         "server.header_timeout",
         "server.body_timeout",
         "server.connections_per_address",

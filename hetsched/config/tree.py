@@ -99,6 +99,8 @@ class Limits(Section, frozen=True, kw_only=True):
     shapes: int = 16_384
     profiles: int = 4_096
     watchers: int = 1_000
+    plan_tasks: int = 5_000
+    plan_time: float = 1.0
 
 
 class Store(Section, frozen=True, kw_only=True):

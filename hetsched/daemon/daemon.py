@@ -18,6 +18,7 @@ from hetsched.daemon.inbox import Inbox
 from hetsched.daemon.links import Links, Terms
 from hetsched.daemon.logs import Logs
 from hetsched.daemon.measure import Measure
+from hetsched.daemon.planner import Planner
 from hetsched.daemon.snapshots import Snapshots
 from hetsched.daemon.turns import Taken, TurnLoop
 from hetsched.errors import Problem, Unavailable
@@ -61,6 +62,7 @@ class Daemon:
         )
         self.links = Links(self._terms(), self.turns.tell, self._longest_grace_s, self._judge)
         self.logs = Logs(self.links)
+        self.planner = Planner(scheduler, self.clock)
         self.metrics = Metrics()
         self._measure = Measure(self, self.metrics)
 

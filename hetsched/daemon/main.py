@@ -150,7 +150,10 @@ class Service:
                 opened.epoch,
                 opened.position.id,
             )
-            return await self._serve(daemon, desk, listener, signals, data)
+            try:
+                return await self._serve(daemon, desk, listener, signals, data)
+            finally:
+                daemon.planner.close()
         finally:
             await store.close()
 

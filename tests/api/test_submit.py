@@ -135,11 +135,6 @@ def test_an_idempotency_key_makes_a_retry_the_same_tasks(daemon: DaemonProcess) 
     assert daemon.submit([SMALL, SMALL], Idempotency_Key="k2").json["ids"] != first["ids"]
 
 
-def test_the_dry_run_says_honestly_that_it_is_not_there_yet(daemon: DaemonProcess) -> None:
-    assert "next release" in daemon.post("/v1/plan", SMALL).problem()["detail"]
-    assert daemon.post("/v1/plan", {"resources": {"cpu": -1}}).problem()["status"] == 422
-
-
 def test_waiting_ends_with_the_time_when_nothing_can_be_placed(daemon: DaemonProcess) -> None:
     answer = daemon.submit({"resources": {"fpga": 7}}, Prefer="respond-async, wait=0.2")
     assert answer.status == 202 and answer.json["state"] == "queued" and "placement" not in answer.json

@@ -74,6 +74,39 @@ class FakeDaemon:
         self.keys[key] = answer
         return 202, answer
 
+    def plan(self, body: Any) -> tuple[int, Any]:
+        """The first task starts by evicting, the second later, the third is refused."""
+        if body.get("resources", {}).get("memory") == "16Gib":
+            return 422, BAD_MEMORY
+        evicts = {
+            "index": 0,
+            "id": "p-0",
+            "state": "queued",
+            "starts": "after_victims",
+            "eta": {"p50": 0.0, "p90": 30.0},
+            "placement": {"node": "n1", "devices": [{"id": "gpu-0", "share": 500}]},
+            "victims": [{"id": "v1"}, {"id": "v2"}],
+            "price_device_seconds": 12.5,
+        }
+        later = {
+            "index": 1,
+            "id": None,
+            "state": "queued",
+            "starts": "later",
+            "reason": "no_capacity",
+            "detail": "full",
+        }
+        rejected = [{"index": 2, "problem": BAD_MEMORY}] if body.get("count") == 3 else []
+        summary = {
+            "after_victims": 1,
+            "later": 1,
+            "rejected": len(rejected),
+            "victims": 2,
+            "price_device_seconds": 12.5,
+        }
+        tasks = [evicts, {**later, "eta": None, "eta_reason": "nobody said how long"}]
+        return 200, {"tasks": tasks, "rejected": rejected, "summary": summary}
+
     def look(self, task_id: str) -> dict[str, Any]:
         task = self.tasks[task_id]
         if self.looks.get(task_id):
@@ -132,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "POST", "schedule":
                 return fake.submit(body, self.headers["Idempotency-Key"])
             case "POST", "plan":
-                return 501, {"title": "Not built yet", "status": 501, "detail": "planning comes later"}
+                return fake.plan(body)
             case "GET", "tasks":
                 start, limit = int(query.get("cursor", 0)), int(query["limit"])
                 found = [t for t in fake.tasks.values() if query.get("state") in (None, t["state"])]

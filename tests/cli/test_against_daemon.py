@@ -75,6 +75,8 @@ def test_why_says_what_is_missing(call: Call) -> None:
     task = call("submit", "--gpu", "3", "--duration", "1").out.strip()
     said = call("why", task)
     assert "unsatisfiable" in said.out
+    assert "resources.gpu 3 alone rules out 1 of 1 nodes" in said.out
+    assert "1. ask 2 gpu instead of 3: starts now on n0" in said.out
     assert call("wait", task, "--timeout", "0.2").code == 6
     assert call("cancel", task).code == 0
     assert call("cancel", task).code == 4
@@ -143,7 +145,11 @@ def test_the_same_id_is_the_same_task_and_another_body_is_refused(call: Call) ->
     assert call("submit", "--id", "once", "--cpu", "2", "--duration", "0.1").code == 4
 
 
-def test_planning_is_not_there_yet_and_says_so(call: Call) -> None:
-    said = call("plan", "--gpu", "1")
-    assert said.code == 4
-    assert said.err
+def test_planning_tells_what_would_happen_and_submits_nothing(call: Call) -> None:
+    said = call("plan", "--gpu", "1", "--id", "only-planned")
+    assert said.code == 0
+    assert said.out.splitlines()[1].split()[:3] == ["only-planned", "now", "n0"]
+    assert said.err == "1 now; nothing was submitted\n"
+    assert call("show", "only-planned").code == 3
+    told = json.loads(call("plan", "--gpu", "1", "--array", "0-2", "--json").out)
+    assert told["summary"]["tasks"] == 3

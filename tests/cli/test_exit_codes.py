@@ -85,12 +85,15 @@ def test_a_refused_body_is_4_and_every_fault_is_told(daemon: FakeDaemon, call: C
     assert "/resources/memory: unknown suffix 'Gib'" in said.err
 
 
-def test_what_is_not_built_yet_or_has_ended_is_4(daemon: FakeDaemon, call: Call) -> None:
+def test_a_plan_that_is_refused_in_part_or_whole_is_4(daemon: FakeDaemon, call: Call) -> None:
+    assert call("plan", "--gpu", "1").code == 0
+    assert call("plan", "--gpu", "1", "--array", "0-2").code == 4
+    assert call("plan", "--memory", "16Gib").code == 4
+
+
+def test_what_has_ended_cannot_be_cancelled(daemon: FakeDaemon, call: Call) -> None:
     daemon.add("done", "succeeded")
     assert call("cancel", "done").code == 4
-    said = call("plan", "--gpu", "1")
-    assert said.code == 4
-    assert "planning comes later" in said.err
 
 
 def test_a_wrong_token_is_4_and_says_how_to_give_one(daemon: FakeDaemon, call: Call) -> None:

@@ -208,3 +208,46 @@ def test_cancel_takes_several_states(daemon: FakeDaemon, call: Call) -> None:
     assert [asked[2] for asked in daemon.asked] == [
         {"queue": "q", "state": state} for state in ("queued", "held", "running")
     ]
+
+
+def test_a_plan_says_where_when_and_at_whose_cost(daemon: FakeDaemon, call: Call) -> None:
+    said = call("plan", "--gpu", "0.5")
+    assert [line.split(None, 1)[0] for line in said.out.splitlines()] == ["TASK", "p-0", "#1"]
+    assert "within 30 s" in said.out and "n1 gpu-0:0.5" in said.out
+    assert "evicts v1, v2: 12.5 device seconds of work lost" in said.out
+    assert "no_capacity: full; when: nobody said how long" in said.out
+    assert said.err == "1 after others gave way, 1 later, 2 evicted for 12.5 device seconds; nothing was submitted\n"
+
+
+def test_why_tells_when_it_starts_and_what_would_help(daemon: FakeDaemon, call: Call) -> None:
+    daemon.add("t1", "queued")
+    daemon.explained["t1"] = {
+        "reason": "no_capacity",
+        "detail": "of 2 nodes 2 with too few free devices",
+        "position": 3,
+        "eta": {"p50": 240.0, "p90": 7200.0},
+        "free": {"gpu": {"asked": 4.0, "free": 3.0, "largest_on_one_node": 2}},
+        "history": [{"reason": "no_capacity", "count": 7, "first_seen": "2026-01-31T12:00:00Z", "last_seen": "x"}],
+        "remedies": [
+            {"code": "wait", "detail": "wait: starts in about 240 s on n1", "by": "nobody", "how": "", "change": {}},
+            {
+                "code": "cpu",
+                "detail": "ask 1 core",
+                "by": "submitter",
+                "how": "again",
+                "change": {"resources": {"cpu": 1}},
+            },
+        ],
+    }
+    lines = call("why", "t1").out.splitlines()
+    assert "  starts            in 4 min to 2 h" in lines
+    assert "  gpu               asks 4, 3 free, at most 2 whole ones on one node" in lines
+    assert any("7 times since" in line for line in lines)
+    assert lines[-4:] == [
+        "What would help (each was tried on a copy of the scheduler):",
+        "1. wait: starts in about 240 s on n1",
+        "2. ask 1 core",
+        '   again: {"resources": {"cpu": 1}}',
+    ]
+    daemon.explained["t1"] = {"reason": "no_capacity", "eta": None, "eta_reason": "it is held"}
+    assert "  starts  nobody knows: it is held" in call("why", "t1").out
