@@ -16,7 +16,7 @@ FILE = re.compile(r"`((?:_core|api|agent|cli|config|daemon|model|policy|schedule
 
 
 def documents(root: Path) -> list[Path]:
-    return [root / "README.md", *sorted(root.glob("docs/*.md")), root / "loadtest" / "README.md"]
+    return [root / "README.md", *sorted(root.glob("docs/**/*.md")), root / "loadtest" / "README.md"]
 
 
 def test_links_lead_somewhere(root: Path) -> None:
@@ -27,6 +27,17 @@ def test_links_lead_somewhere(root: Path) -> None:
         if not (document.parent / target).exists()
     ]
     assert not broken
+
+
+def test_every_document_is_reached_from_the_readme(root: Path) -> None:
+    reached, ahead = set[Path](), [root / "README.md"]
+    while ahead:
+        document = ahead.pop()
+        if document not in reached:
+            reached.add(document)
+            targets = [(document.parent / target).resolve() for target in LINK.findall(document.read_text())]
+            ahead += [target for target in targets if target.suffix == ".md" and target.exists()]
+    assert [str(document.relative_to(root)) for document in documents(root) if document not in reached] == []
 
 
 def test_files_that_are_named_exist(root: Path) -> None:
