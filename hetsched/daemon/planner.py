@@ -1,8 +1,8 @@
 """Plans and advice: questions that are answered by a copy of the scheduler, in a process of its own and never in the way of the turn loop.
 
-Promises: the loop pays for one image, some milliseconds, and for explain at most one a second; no answer takes much longer than
-`limits.plan_time`; at most `MOST_ASKED` questions wait, more are refused (a plan) or answered without advice (explain). What was found
-out about a task is kept as long as the image: who polls in a loop costs a dictionary's look-up.
+Promises: the loop pays for images, some milliseconds each and at most a tenth of its time, for explain at most one a second; no answer
+takes much longer than `limits.plan_time`; at most `MOST_ASKED` questions wait, more are refused (a plan) or answered without advice
+(explain). What was found out about a task is kept as long as the image: who polls in a loop costs a dictionary's look-up.
 
 *Why a process* (and not a thread, or slices of the loop): a thread shares the interpreter's lock. Measured with 100,000 waiting tasks on a
 busy machine, the loop was late by 6 ms at the median and 100 ms at worst while a thread worked out one explanation.
@@ -33,6 +33,9 @@ log = logging.getLogger("hetsched.daemon")
 MOST_ASKED = 16
 FRESH_S = 1.0
 KEPT = 4096
+IMAGE_REST = 10.0
+"""After an image there is none for so many times as long as it took: a flood of plans costs the loop a tenth of its time, not all of it."""
+
 START_S = 30.0
 """Beyond the time of all questions before it, so long an answer may be late: the helper may have to start on a busy machine."""
 
@@ -52,6 +55,7 @@ class Planner:
             None  # (start of the helper, changes of the scheduler) that the helper's image is of
         )
         self._shown_s = 0.0
+        self._image_s = 0.0
         self._advice: OrderedDict[str, asyncio.Future[Advice | str | None]] = OrderedDict()
         self.asked = 0
 
@@ -141,16 +145,25 @@ class Planner:
         def build() -> list[bytes]:
             payloads = [rehearsing.encode(question(self._clock.now_ns()))]
             if self._is_old(stale_s) or self._shown is None or self._shown[0] != self._sidecar.starts:
-                payloads.insert(0, rehearsing.encode(rehearsing.Show(rehearse.take(self._scheduler))))
-                self._shown = self._sidecar.starts, self._scheduler.changes
-                self._shown_s = time.monotonic()
+                payloads.insert(0, self._take())
             return payloads
 
         self.asked += 1
         try:
+            if self._is_old(stale_s):
+                await asyncio.sleep(max(0.0, self._shown_s + IMAGE_REST * self._image_s - time.monotonic()))
             return rehearsing.answer_of(await self._sidecar.ask(build))
         finally:
             self.asked -= 1
+
+    def _take(self) -> bytes:
+        """A new image, as a frame. All that the turn loop pays."""
+        began_s = time.monotonic()
+        payload = rehearsing.encode(rehearsing.Show(rehearse.take(self._scheduler)))
+        self._shown = self._sidecar.starts, self._scheduler.changes
+        self._shown_s = time.monotonic()
+        self._image_s = self._shown_s - began_s
+        return payload
 
 
 def with_advice(told: dict[str, Any], advice: Advice | str) -> dict[str, Any]:

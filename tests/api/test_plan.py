@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,11 @@ def helpers(daemon: DaemonProcess) -> list[int]:
         if b"hetsched.daemon.rehearsing" in (Path("/proc") / pid / "cmdline").read_bytes():
             found.append(int(pid))
     return found
+
+
+def test_many_plans_at_once_are_all_answered_or_told_to_come_back(daemon: DaemonProcess) -> None:
+    with ThreadPoolExecutor(40) as pool:
+        answers = list(pool.map(lambda _: daemon.post("/v1/plan", ONE), range(40)))
+    assert {answer.status for answer in answers} <= {200, 429}
+    assert sum(answer.status == 200 for answer in answers) >= 16
+    assert all("retry-after" in answer.headers for answer in answers if answer.status == 429)

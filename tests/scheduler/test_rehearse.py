@@ -197,6 +197,17 @@ def test_before_others() -> None:
     assert found["effect"]["victims"] == ["r"] and found["effect"]["price_device_seconds"] > 0
 
 
+def test_who_is_over_in_time_may_use_reserved_room() -> None:
+    story = Story([node("a", cpu=4)])
+    story.submit(task("r", cpu=3, duration=100))
+    story.wait(1)
+    story.submit(task("first", cpu=4))
+    story.submit(task("w", cpu=1))
+    story.wait(1)
+    assert story.scheduler.view.explain("w")["reason"] == "behind_reservation"
+    assert remedy(story, "w", "time_limit")["detail"] == "limit its run time to 97 s: starts now on a"
+
+
 def test_a_gang_is_changed_as_a_whole() -> None:
     story = Story([node("a", cpu=4), node("b", cpu=4)])
     story.submit({"template": task("g", cpu=4, gang={"id": "g", "size": 3}), "count": 3})

@@ -169,14 +169,18 @@ class Engine:
 
 
 def _try(engine: Engine, found: list[Candidate], wait: tuple[float, dict[str, Any]] | None) -> list[dict[str, Any]]:
-    """Cheapest first, until there are enough."""
+    """Cheapest first, one of a kind, until there are enough."""
     out: list[dict[str, Any]] = []
-    for candidate in found[:MOST_TRIALS]:
+    trials = 0
+    for candidate in found:
         if wait is not None and wait[0] <= candidate.cost:
             out.append(wait[1])
             wait = None
-        if len(out) >= MOST_REMEDIES or engine.is_over():
+        if len(out) >= MOST_REMEDIES or trials >= MOST_TRIALS or engine.is_over():
             break
+        if any(remedy["code"] == candidate.code for remedy in out):
+            continue
+        trials += 1
         effect = _effect(engine, candidate)
         if effect is not None:
             out.append(_remedy(candidate, effect))

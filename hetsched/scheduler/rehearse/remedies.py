@@ -15,12 +15,15 @@ from hetsched.model import Qos, Task
 from hetsched.scheduler import messages
 from hetsched.scheduler.limits import amount_text
 from hetsched.scheduler.reasons import Waiting
-from hetsched.scheduler.rehearse.changes import Ask, changes, difference
+from hetsched.scheduler.rehearse.changes import LESS, Ask, changes, difference
 from hetsched.scheduler.rehearse.subject import Subject, instead, submit
 from hetsched.scheduler.scheduler import Scheduler
 
 HIGHEST_PRIORITY = 1000
 MOST_CLOSED = 64
+SECOND_NS = 1_000_000_000
+MARGIN_S = 1
+"""A run time that is offered ends so long before the room is needed: the window and the call take a moment."""
 
 FREE, OPERATOR, OTHERS = 0.0, 0.35, 0.5
 """Costs of what is free, of what takes an operator, of what takes from others."""
@@ -154,6 +157,7 @@ def _others(scratch: Scheduler, subject: Subject, reasons: list[str]) -> Iterato
 def _less(scratch: Scheduler, subject: Subject, reasons: list[str], ask: Ask, ever: Ask) -> Iterator[Candidate]:
     if not subject.together or Waiting.BACKOFF in reasons:
         return
+    yield from _sooner_over(scratch, subject)
     nodes = [node.spec for node in scratch.books.cluster.by_name.values()]
     seen = set()
     for change in changes(subject.task, nodes, ask):
@@ -163,6 +167,18 @@ def _less(scratch: Scheduler, subject: Subject, reasons: list[str], ask: Ask, ev
         for change in changes(subject.task, nodes, ever):
             if change.code not in seen:
                 yield as_candidate(scratch, subject, change.code, change.text, change.cost, change.task, later=True)
+
+
+def _sooner_over(scratch: Scheduler, subject: Subject) -> Iterator[Candidate]:
+    """Room is reserved for the first of those that wait: whoever is over by then may use it."""
+    reserved, task = scratch.core.reservation(), subject.task
+    says_more = task.duration is not None or task.estimate is not None
+    if reserved is None or reserved[0] in subject.members or says_more:
+        return
+    seconds = (reserved[1] - scratch.world.now_ns) // SECOND_NS - MARGIN_S
+    if seconds >= 1 and (task.time_limit is None or task.time_limit > seconds):
+        short = msgspec.structs.replace(task, time_limit=float(seconds))
+        yield as_candidate(scratch, subject, "time_limit", f"limit its run time to {seconds} s", LESS, short)
 
 
 def as_candidate(
