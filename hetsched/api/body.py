@@ -7,7 +7,6 @@ what cannot be decoded is a 4xx that says where. Decompression is done here and 
 from __future__ import annotations
 
 import asyncio
-import math
 import zlib
 from collections.abc import Iterator
 from typing import Any, TypeVar
@@ -15,12 +14,12 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
+from hetsched.api.packed import unpack
 from hetsched.api.problem import plain
 from hetsched.errors import Problem, TooLarge
 from hetsched.model import parse_json
 
 JSON, NDJSON, MSGPACK = "application/json", "application/x-ndjson", "application/msgpack"
-MAX_DEPTH = 32
 
 T = TypeVar("T")
 
@@ -97,7 +96,7 @@ def decode(body: bytes, media: str) -> Any:
     if media == NDJSON:
         return list(_lines(body))
     if media == MSGPACK:
-        return _unpack(body)
+        return unpack(body)
     return parse_json(body)
 
 
@@ -111,35 +110,6 @@ def _lines(body: bytes) -> Iterator[Any]:
             raise Problem(
                 f"line {number}: {problem.detail}", errors=problem.under(f"/{number - 1}").errors, code=problem.code
             ) from None
-
-
-def _unpack(body: bytes) -> Any:
-    try:
-        value = msgspec.msgpack.decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError) as error:
-        raise Problem(f"the body is no msgpack: {error}", code="malformed") from None
-    _check_plain(value)
-    return value
-
-
-def _check_plain(value: Any) -> None:
-    """What msgpack can say and JSON cannot, and nesting, are refused with the place."""
-    rest: list[tuple[str, Any, int]] = [("", value, 1)]
-    while rest:
-        pointer, item, depth = rest.pop()
-        if depth > MAX_DEPTH:
-            raise Problem.at(pointer, f"nested deeper than {MAX_DEPTH}", code="malformed")
-        if isinstance(item, dict):
-            for key, inner in item.items():
-                if not isinstance(key, str):
-                    raise Problem.at(pointer, f"keys have to be text, {key!r:.40} is not", code="malformed")
-                rest.append((f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}", inner, depth + 1))
-        elif isinstance(item, list):
-            rest.extend((f"{pointer}/{index}", inner, depth + 1) for index, inner in enumerate(item))
-        elif isinstance(item, float) and not math.isfinite(item):
-            raise Problem.at(pointer, "NaN and infinity are no numbers here", code="malformed")
-        elif item is not None and not isinstance(item, bool | int | float | str):
-            raise Problem.at(pointer, f"{type(item).__name__} has no meaning here", code="malformed")
 
 
 # ---------------------------------------------------------------------- small bodies
