@@ -88,6 +88,7 @@ def _positive(config: Config) -> Iterator[str]:
         "limits.watchers",
         "limits.plan_tasks",
         "limits.plan_time",
+        "limits.nodes",
         "server.header_timeout",
         "server.body_timeout",
         "server.connections_per_address",

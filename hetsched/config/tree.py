@@ -101,6 +101,7 @@ class Limits(Section, frozen=True, kw_only=True):
     watchers: int = 1_000
     plan_tasks: int = 5_000
     plan_time: float = 1.0
+    nodes: int = 50_000
 
 
 class Store(Section, frozen=True, kw_only=True):

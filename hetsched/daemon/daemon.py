@@ -27,6 +27,7 @@ from hetsched.model import State
 from hetsched.scheduler import Scheduler
 from hetsched.scheduler.lifecycle import STATE_OF_CODE
 from hetsched.scheduler.messages import Input, Submit, Turn
+from hetsched.scheduler.room import check_node
 from hetsched.scheduler.view import View
 from hetsched.store import Store
 
@@ -119,12 +120,9 @@ class Daemon:
         self._measure.released(taken)
 
     def _judge(self, hello: wire.Hello) -> str:
-        """What is wrong with an agent's hello, among it: words for which the core has no room any more."""
-        devices = hello.node.devices
-        books = self.scheduler.books
+        """What is wrong with an agent's hello, among it: a node or words for which there is no room any more."""
         try:
-            books.kinds.check_room([device.kind for device in devices])
-            books.models.check_room([device.model for device in devices if device.model is not None])
+            check_node(self.scheduler.books, hello.node)
         except Problem as problem:
             return problem.detail
         return fault_of(hello)

@@ -79,7 +79,12 @@ class Room:
 
 
 def check_node(books: Books, spec: NodeSpec) -> None:
-    """Raises Problem if the node's kinds and models do not all fit."""
+    """Raises Problem if the node's kinds and models do not all fit, or if it is one node too many: an agent's token makes up names."""
+    most = books.config.limits.nodes
+    if spec.name not in books.cluster.by_name and len(books.cluster.by_name) >= most:
+        raise Problem.at(
+            "/name", f"{most} nodes are known, as many as may be (limits.nodes); {spec.name} is not one of them"
+        )
     NewWords(books.kinds, "/devices").check(device.kind for device in spec.devices)
     NewWords(books.models, "/devices").check(device.model for device in spec.devices if device.model is not None)
 
