@@ -109,12 +109,14 @@ def watch_run(world: World, task: int) -> None:
 def settle_dependencies(world: World, slot: int, task: Task) -> None:
     """Judge a held task's dependencies as they stand: release it, skip it, or link it to its open parents.
 
-    A parent that is in the table no more ended long ago and satisfied its link, or the task would have been skipped then.
+    A parent that is in the table no more ended long ago and satisfied its link, or the task would have been skipped then. So did one whose id
+    has been taken since: what was submitted after the child cannot be what it waits for.
     """
     parents: list[tuple[int, str]] = []
+    submitted_ns = world.core.task(slot).submitted_ns
     for link in task.after:
         parent = world.core.find(link.id.encode())
-        if parent == NONE:
+        if parent == NONE or world.core.task(parent).submitted_ns > submitted_ns:
             continue
         verdict = judge(link.when, world.core.task(parent).state)
         if verdict == HOPELESS:

@@ -121,3 +121,34 @@ def test_a_turn_that_only_refuses_is_kept_in_the_books_as_at_replay() -> None:
     story.now_ns += 5
     story.submit([task("b", after=["nobody"])])
     assert story.replayed().digest() == story.scheduler.digest()
+
+
+def test_an_id_that_was_taken_again_does_not_hold_who_waited_for_the_first_of_that_name() -> None:
+    story = Story([node("n1", cpu=2)], config={"limits": {"retention_tasks": 1}})
+    story.submit([task("first"), task("second")])
+    story.submit(task("child", after=["first", "second"]))
+    story.wait(1)
+    story.end("first")
+    story.submit(task("other"))
+    story.wait(1)
+    story.end("other")  # and with it the first one is forgotten
+    story.submit(task("first"))  # by somebody else
+    story.wait(1)
+    restored = Scheduler.restore(story.config, story.scheduler.snapshot(), seed=1)
+    restored.resume()
+    for again in (story.replayed(), restored):
+        ended = m.AttemptEnded(node="n1", task="second", attempt=1, succeeded=True, reason="")
+        again.step([ended], story.now_ns + 1)
+        assert again.view.task("child")["state"] != "held"
+        assert again.view.task("first")["state"] == "running"
+
+
+def test_who_waits_for_a_later_one_of_his_own_submission_still_does_after_a_restart() -> None:
+    story = Story([node("n1", cpu=2)])
+    story.submit([task("child", after=["parent"]), task("parent")])
+    story.wait(1)
+    again = story.replayed()
+    assert again.view.task("child")["state"] == "held"
+    ended = m.AttemptEnded(node="n1", task="parent", attempt=1, succeeded=True, reason="")
+    again.step([ended], story.now_ns + 1)
+    assert again.view.task("child")["state"] != "held"
