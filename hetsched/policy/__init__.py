@@ -11,6 +11,7 @@ the shape or the nodes changed, and the core blends them with what only its tabl
   blend      a shape's terms in, the core's byte a node and its weights out
   scorers    plug-ins
   price      what free capacity is worth under what is asked, for the preset of that name; patterns: its linear program
+  speeds     how fast each device model is: learned run times, figures where little was learned
   profiles   run times learned per (task type, device model, size)
 """
 

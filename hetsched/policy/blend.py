@@ -17,6 +17,7 @@ from hetsched.policy import presets, terms
 from hetsched.policy.fleet import Fleet, Vector
 from hetsched.policy.scorers import Scorers
 from hetsched.policy.shape import ShapeWords
+from hetsched.policy.speeds import Shown
 
 LEVELS_ALL = 7
 LEVELS_WITHOUT_DATA = 3
@@ -41,14 +42,14 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Blend:
-    """Ranks shapes under one configuration. `learned`: by (task type, size), efficiency by model."""
+    """Ranks shapes under one configuration. `shown`: by (task type, size), what each model has shown."""
 
     def __init__(
-        self, config: Policy, scorers: Scorers, learned: Callable[[str, str], Mapping[str, float]] = lambda *_: {}
+        self, config: Policy, scorers: Scorers, shown: Callable[[str, str], Mapping[str, Shown]] = lambda *_: {}
     ) -> None:
         self._config = config
         self.scorers = scorers
-        self._learned = learned
+        self._shown = shown
         self._same: dict[tuple[object, ...], Told] = {}
 
     def begin(self) -> None:
@@ -96,7 +97,7 @@ class Blend:
             if weights.get(name)
         }
         if weights.get("learned"):
-            out["learned"] = terms.learned(shape, fleet, self._learned(shape.task_type, shape.size))
+            out["learned"] = terms.learned(shape, fleet, self._shown(shape.task_type, shape.size))
         out.update(self.scorers.score(shape, fleet, [name for name in self._config.scorers if name in weights]))
         return out
 

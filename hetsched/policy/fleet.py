@@ -69,6 +69,7 @@ class Fleet:
         self.present: NDArray[np.bool_] = self.group >= 0
         self.cpu_cores, self.memory_bytes, self.single_core, self.pue, self.delay_s = self._table
         self._vectors: dict[tuple[object, ...], Vector] = {}
+        self._used = frozenset(np.unique(self.group).tolist())
 
     def _group(self, devices: Devices) -> int:
         key = tuple((d.kind, d.model, d.tflops, d.tops, d.bandwidth, d.watts) for d in devices)
@@ -101,6 +102,11 @@ class Fleet:
         return self._kept(
             key, lambda: self.each_group(lambda devices: _mean(map(FIGURES[figure], right(devices, asks))))
         )
+
+    def different_devices(self, asks: tuple[DeviceAsk, ...]) -> list[DeviceSpec]:
+        """One device of each model that one of the asks may get, on whatever node."""
+        here = (devices for group, devices in enumerate(self._groups) if group in self._used)
+        return list({device.model: device for devices in here for device in right(devices, asks)}.values())
 
     def holds(self, volume: str) -> Vector:
         """1 where the node holds the volume, else 0."""

@@ -38,7 +38,7 @@ TERMS: dict[str, Term] = {
     ),
     "locality": Term("the part of the task's data that the node holds", "architecture document, local_volumes"),
     "learned": Term(
-        "speed of the node's device model for this type of task, as learned from ended attempts; 0.8 while unknown",
+        "speed of the node's device model for this type of task, learned from ended attempts; the cost model's, or 0.8, while unknown",
         "scheduling document, calculate_priority: historical_performance",
     ),
     "preset": Term("the preset's own score, where other terms are laid over it", "policy.preset"),

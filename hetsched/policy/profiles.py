@@ -13,6 +13,7 @@ import msgspec
 
 from hetsched.model import Resources, Task
 from hetsched.policy.classify import task_type
+from hetsched.policy.speeds import Shown
 
 RUNS_KEPT = 64
 FEWEST_RUNS = 3
@@ -138,14 +139,10 @@ class Profiles:
             )
         return None if task.estimate is None else Prediction(task.estimate, task.estimate, "estimate")
 
-    def efficiency(self, key_type: str, size: str) -> dict[str, float]:
-        """Speed by model relative to the fastest known, by medians; empty where fewer than two models are known."""
+    def shown(self, key_type: str, size: str) -> dict[str, Shown]:
+        """What each model has shown for a type and size, from the first run on."""
         models = self._by_class.get((key_type, size), {})
-        medians = {model: p.quantile_ms(500) for model, p in models.items() if p.is_known}
-        if len(medians) < 2:
-            return {}
-        best = min(medians.values())
-        return {model: best / median for model, median in medians.items()}
+        return {model: Shown(len(p.times_ms), p.quantile_ms(500)) for model, p in models.items() if p.times_ms}
 
     def of(self, key_type: str | None = None) -> Iterator[Profile]:
         """All, or those of a type."""

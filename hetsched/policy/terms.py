@@ -13,10 +13,9 @@ import numpy as np
 from hetsched.model import DeviceAsk
 from hetsched.policy.fleet import Devices, Fleet, Vector, right
 from hetsched.policy.shape import ShapeWords
+from hetsched.policy.speeds import UNKNOWN_SPEED, Shown, speeds
 
 NEUTRAL = 0.5
-UNKNOWN_EFFICIENCY = 0.8
-"""Scheduling document: historical_performance.get(task.type, 0.8). Below 1 and above most slow models, so what is unknown is tried."""
 
 
 def normalised(values: Vector) -> Vector:
@@ -90,13 +89,16 @@ def priority(shape: ShapeWords, fleet: Fleet, locality_factor: float) -> Vector:
     return np.full(fleet.size, NEUTRAL)
 
 
-def learned(shape: ShapeWords, fleet: Fleet, efficiency: Mapping[str, float]) -> Vector:
-    """Speed of the node's device models for this type of task, 1 = the fastest known; `efficiency`: by model, "" for cores."""
+def learned(shape: ShapeWords, fleet: Fleet, shown: Mapping[str, Shown]) -> Vector:
+    """Speed of the node's device models for this type of task (see speeds), mean over the devices that it may get; without devices asked
+    the same for all: cores are not told apart by model."""
     if not shape.asks:
-        return np.full(fleet.size, efficiency.get("", UNKNOWN_EFFICIENCY))
+        return np.full(fleet.size, UNKNOWN_SPEED)
+    is_tensor = (shape.pattern or pattern_of(shape.asks)) == "tensor-op"
+    by_model = speeds(shown, fleet.different_devices(shape.asks), is_tensor=is_tensor)
 
     def speed(devices: Devices) -> float | None:
-        known = [efficiency.get(device.model or "", UNKNOWN_EFFICIENCY) for device in right(devices, shape.asks)]
+        known = [by_model[device.model or ""] for device in right(devices, shape.asks)]
         return sum(known) / len(known) if known else None
 
     return np.nan_to_num(fleet.each_group(speed))

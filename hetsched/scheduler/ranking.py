@@ -7,6 +7,7 @@ them again before it decides anything.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from hetsched._core import Core
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from hetsched.policy.fleet import Fleet
     from hetsched.policy.scorers import Scorers
 
-EFFICIENCY_STEPS = 32
-"""A learned speed must move by one of so many steps before the shapes of its type are told again."""
+FEW_RUNS = 8
+MEDIAN_STEPS = 16
+"""A learned median must move by a sixteenth of a doubling (4 %) before the shapes of its type are told again."""
 
 CORE_TERMS = ("load",)
 """Terms of the core whose value now still says something of a task that is there; the others speak of the moment of placing."""
@@ -41,7 +43,7 @@ class Ranking:
         self._known = 0
         self._stale: set[int] = set()
         self._dropped: set[int] = set()
-        self._speeds: dict[Class, dict[str, int]] = {}
+        self._speeds: dict[Class, dict[str, tuple[int, int]]] = {}
         if self.is_blended:
             self._blend = _new_blend(books, scorers)
             self._scorers = self._blend.scorers
@@ -89,8 +91,10 @@ class Ranking:
                 self._stale.add(shape)
 
     def _has_moved(self, key: Class) -> bool:
+        """Every one of the first runs counts; later ones where they move the median."""
         speeds = {
-            model: round(speed * EFFICIENCY_STEPS) for model, speed in self.books.profiles.efficiency(*key).items()
+            model: (min(one.runs, FEW_RUNS), round(math.log2(one.median_ms) * MEDIAN_STEPS))
+            for model, one in self.books.profiles.shown(*key).items()
         }
         if self._speeds.get(key, {}) == speeds:
             return False
@@ -150,4 +154,4 @@ def _new_blend(books: Books, scorers: Scorers | None) -> Blend:
     from hetsched.policy.scorers import Scorers, load_scorers
 
     policy = books.config.policy
-    return Blend(policy, scorers or Scorers(load_scorers(policy.scorers)), books.profiles.efficiency)
+    return Blend(policy, scorers or Scorers(load_scorers(policy.scorers)), books.profiles.shown)

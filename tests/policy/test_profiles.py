@@ -11,6 +11,7 @@ import yaml
 from hetsched.errors import Problem
 from hetsched.model import Task, parse_task
 from hetsched.policy.profiles import RUNS_KEPT, Prediction, Profile, Profiles, size_class
+from hetsched.policy.speeds import Shown
 from hetsched.scheduler import messages as m
 from hetsched.scheduler.view_profiles import ProfileRow, profile_json, read_profiles
 from tests.scheduler.build import Story, node, task
@@ -66,12 +67,12 @@ def test_without_a_model_the_slowest_known_one_is_said() -> None:
     assert profiles.predict(body(), "V100") is None
 
 
-def test_speeds_are_relative_to_the_fastest_model() -> None:
+def test_every_model_shows_its_median() -> None:
     profiles = learned(10, 10, 10)
-    assert profiles.efficiency("training", "1") == {}  # one model tells nothing of the others
+    assert profiles.shown("training", "1") == {"A100": Shown(3, 10_000)}
     for _ in range(3):
         profiles.learn(body(), "T4", 40_000)
-    assert profiles.efficiency("training", "1") == {"A100": 1.0, "T4": 0.25}
+    assert profiles.shown("training", "1") == {"A100": Shown(3, 10_000), "T4": Shown(3, 40_000)}
 
 
 def test_everything_is_bounded_and_the_longest_silent_goes_first() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hetsched.policy import terms
+from hetsched.policy.speeds import Shown
 
 from .worlds import fleet, node, shape
 
@@ -74,10 +75,13 @@ def test_power_is_work_per_watt() -> None:
     assert (t4, h100) == pytest.approx((65 / 70 / (989 / 700), 1.0))
 
 
-def test_learned_speed_by_model_and_eight_tenths_where_nothing_is_known() -> None:
+def test_learned_speed_by_model_and_the_figures_where_nothing_is_known() -> None:
     nodes = fleet(node("a", "A100"), node("t", "T4"), node("n", "V100"), node("none"))
-    found = terms.learned(shape(), nodes, {"A100": 1.0, "T4": 0.25})
-    assert list(found) == pytest.approx([1.0, 0.25, 0.8, 0.0])
+    before = terms.learned(shape(), nodes, {})
+    assert before[0] == 1.0 > before[2] > before[1] > before[3] == 0.0  # the figures, as long as nothing ran
+    found = terms.learned(shape(), nodes, {"A100": Shown(50, 40_000), "T4": Shown(50, 10_000)})
+    assert found[0] / found[1] == pytest.approx(0.25, rel=0.1)  # what ran, against the figures
+    assert found[3] == 0.0
 
 
 def test_every_term_stays_between_0_and_1_and_is_finite_whatever_is_unknown() -> None:

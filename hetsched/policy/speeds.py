@@ -1,0 +1,82 @@
+"""How fast each device model is for a type of task: what was learned, and the cost model where little was learned yet.
+
+Run times are known of some models only, and of those by a few runs at first. So a model's time is a weighted mean (of logarithms, for
+speeds are ratios) of the median it has shown, weighing its runs, and of what the cost model expects, weighing `PRIOR_RUNS`: the time of
+the known models, scaled by figures of the catalogue. The first runs go where the figures are best, every run corrects them, and after a
+handful the figures say little. What ran little is taken for faster than it looks, or it would never be tried. A model without figures
+counts as 0.8 of the fastest, the sources' default for unknown history.
+
+*Why* (2026-11-29): with flat 0.8 for all unknown models and Gavel's measured throughputs as truth, a type that had only run on the first
+device that was free stayed there: 22 % of an oracle's throughput on a cluster with idle devices. With the cost model and no curiosity it
+was 81 % there for ever, for what a V100 is bad at was never tried elsewhere; with both 97 to 99 % after 400 runs
+(tests/policy/test_heterogeneity.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from hetsched.model import DeviceSpec
+from hetsched.policy import catalogue
+
+UNKNOWN_SPEED = 0.8
+"""Scheduling document, calculate_priority: historical_performance.get(task.type, 0.8)."""
+
+PRIOR_RUNS = 0.5
+"""Runs that the cost model's opinion is worth."""
+
+
+CURIOSITY = math.log(4)
+"""How much faster (as a logarithm) than expected a model may be that never ran the type; halved by its first run, a ninth after eight. Figures
+err by as much: Gavel's measured P100 does twice, and on small models four times, what its figures say beside a V100."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What a model has shown for a type and size: how many runs are kept, and their median."""
+
+    runs: int
+    median_ms: int
+
+
+def speeds(shown: Mapping[str, Shown], devices: Iterable[DeviceSpec], *, is_tensor: bool = False) -> dict[str, float]:
+    """Relative speed by model of the devices, 1 = the fastest; "" for devices that name none."""
+    prior = expected(devices, is_tensor=is_tensor)
+    known = {model: one for model, one in shown.items() if model in prior}
+    if not known:
+        return prior
+    runs = sum(one.runs for one in known.values())
+    unit = sum(one.runs * math.log(one.median_ms * prior[model]) for model, one in known.items()) / runs
+    logs = {model: _log_time(known.get(model), unit - math.log(prior[model])) for model in prior}
+    fastest = min(logs.values())
+    return {model: math.exp(fastest - log) for model, log in logs.items()}
+
+
+def _log_time(shown: Shown | None, expected_log: float) -> float:
+    if shown is None:
+        return expected_log - CURIOSITY
+    seen_log = (shown.runs * math.log(shown.median_ms) + PRIOR_RUNS * expected_log) / (shown.runs + PRIOR_RUNS)
+    return seen_log - CURIOSITY / (1 + shown.runs)
+
+
+def expected(devices: Iterable[DeviceSpec], *, is_tensor: bool = False) -> dict[str, float]:
+    """Relative speed by model as the cost model has it: TOPS for tensor work, else two parts TFLOPS and one part memory bandwidth (0.6 to
+    0.3), each over the largest; UNKNOWN_SPEED where a figure is missing."""
+    figures = {device.model or "": _figures(device, is_tensor) for device in devices}
+    known = [pair for pair in figures.values() if pair is not None]
+    first, second = max((pair[0] for pair in known), default=0.0), max((pair[1] for pair in known), default=0.0)
+    return {
+        model: UNKNOWN_SPEED if pair is None else (0.6 * pair[0] / first + 0.3 * pair[1] / second) / (0.6 + 0.3)
+        for model, pair in figures.items()
+    }
+
+
+def _figures(device: DeviceSpec, is_tensor: bool) -> tuple[float, float] | None:
+    """Two positive figures, or None."""
+    if is_tensor:
+        pair = catalogue.tops(device), catalogue.tops(device)
+    else:
+        pair = catalogue.tflops(device), catalogue.bandwidth_gbs(device)
+    return (pair[0], pair[1]) if pair[0] and pair[1] else None
