@@ -172,6 +172,12 @@ cdef struct EvictionRecord:
     int64_t at_ns              # when it was told to stop
 
 
+cdef struct TemplateRecord:
+    # What is known of the tasks that name a template. Owner: set_template.
+    int64_t expected_ns        # run time, 0 = unknown
+    int64_t efficiency_milli   # historical, -1 = unknown
+
+
 cdef struct EndRecord:
     # When an allocation is expected to be over. Owner: reserve.
     int64_t end_ns
@@ -293,6 +299,10 @@ cdef struct Tables:
     uint8_t turn_open          # begin() was called and F_TURN is not written yet
     uint8_t replaying          # inside apply(): no facts, nothing decided
     uint8_t policy
+    uint8_t order              # ORDER_*: which of two tasks of a level goes first
+    uint8_t has_guarantees     # derived: some queue is guaranteed devices
+    uint32_t owner             # while victims are searched: the preemptor, if it may take back; else NONE. Owner: reclaim
+    int64_t lack_before        # likewise: what queues lacked of their guarantees before, milli
     int64_t blast_radius       # stopped devices per requested device, 0 = no cap
     uint64_t next_sequence
     uint64_t changes           # derived: grows with every change that could make a proof or a fit possible
@@ -325,9 +335,9 @@ cdef struct Tables:
     uint64_t oscillations      # evictions of tasks that had been evicted within the last ten minutes
     int64_t damped_until_ns    # derived: when the next task stops being damped, 0 = none
 
-    int64_t* expected_ns       # by template: run time, 0 = unknown
-    uint32_t expected_used
-    uint32_t expected_capacity
+    TemplateRecord* templates
+    uint32_t templates_used
+    uint32_t templates_capacity
     EndRecord* ends            # scratch of reserve
     uint32_t ends_size
     uint32_t ends_capacity

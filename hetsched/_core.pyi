@@ -40,6 +40,8 @@ DAMPED_NS: Final[int]
 # ---- lanes of a placement, presets, resources of a queue
 LANE_BATCH: Final[int]
 LANE_IMMEDIATE: Final[int]
+ORDER_DRF: Final[int]
+ORDER_WEIGHTED: Final[int]
 POLICY_FRAGMENT: Final[int]
 POLICY_PACK: Final[int]
 POLICY_SPREAD: Final[int]
@@ -143,6 +145,8 @@ class Core:
         """Unusable: nothing new. Claims on it are given up (facts)."""
     def set_node_domain(self, node: int, column: int, value: int) -> None:
         """Topology label `column` (0..7) of the node has interned `value` (-1: none); see add_gang."""
+    def set_order(self, order: int) -> None:
+        """Who goes first within a level: ORDER_DRF by fair share, priority, deadline; ORDER_WEIGHTED by urgency, match and efficiency."""
     def set_policy(self, policy: int) -> None: ...
     def add_queue(self, parent: int, weight: int) -> int: ...
     def set_queue(self, queue: int, weight: int, guaranteed: Sequence[tuple[int, int]], limit: Sequence[tuple[int, int]]) -> None:
@@ -192,8 +196,8 @@ class Core:
     ) -> list[int]:
         """A run of tasks that differ in key (and deadline, priority) only; sequence in the order given. No fact: the words of the submission are.
         HELD_* in flags: they start HELD, else QUEUED in their lane. KeyError if a key is present (nothing is accepted then)."""
-    def set_template(self, template: int, *, expected_ns: int) -> None:
-        """Expected run time of the tasks that name this template, 0 = unknown. No fact: follows from the words that made the template."""
+    def set_template(self, template: int, *, expected_ns: int, efficiency_milli: int = -1) -> None:
+        """Expected run time of the tasks that name this template, 0 = unknown, and their historical efficiency, -1 = unknown. No fact: follows from the words that made the template."""
     def find(self, key: bytes) -> int:
         """Slot of the task with this key, or NONE."""
     def started(self, task: int, attempt: int) -> None:

@@ -4,11 +4,11 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
 
   layout                                     memory, the arena of small blocks, the fact buffer, the index of ids
   accept                                     a task comes in
-  lanes, ageing, order                       who goes first
+  lanes, ageing, order, weighted             who goes first
   fit                                        where it can go, on which devices, and what holding them means
   fragment, price, published, terms          how good a node is, each in its way
   score, rank                                where it goes best
-  gang, damping, lift, victims               what could be done about it
+  gang, damping, reclaim, lift, victims      what could be done about it
   reserve, decide                            what is done about it
   allocate, apply, facts                     what it does to the tables, and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
@@ -99,6 +99,7 @@ STATE_NAMES = ("free", "queued", "held", "backoff", "placed", "running", "stoppi
 PREEMPTIBLE, HELD_OPERATOR, HELD_DEPENDENCY, CLAIMING, DEADLINE_RELATIVE, SHAKEN = 1, 2, 4, 8, 16, 32
 DAMPED_NS = DAMPING_NS
 LANE_BATCH, LANE_IMMEDIATE = 0, 1
+ORDER_DRF, ORDER_WEIGHTED = 0, 1
 TERM_NAMES = ("told", "preset", "fragment", "pack", "spread", "load")
 POLICY_FRAGMENT, POLICY_PACK, POLICY_SPREAD, POLICY_FIRST_FIT, POLICY_PRICE = range(5)
 POLICY_RANDOM, POLICY_BEST_FIT, POLICY_DOT_PRODUCT, POLICY_PACKING, POLICY_CLUSTERING, POLICY_FGD = range(5, 11)
@@ -125,8 +126,10 @@ include "_core/score.pxi"
 include "_core/rank.pxi"
 include "_core/gang.pxi"
 include "_core/damping.pxi"
+include "_core/reclaim.pxi"
 include "_core/lift.pxi"
 include "_core/victims.pxi"
+include "_core/weighted.pxi"
 include "_core/reserve.pxi"
 include "_core/decide.pxi"
 include "_core/allocate.pxi"

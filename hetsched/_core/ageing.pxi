@@ -95,3 +95,15 @@ cdef int age_lanes(Tables* t) except -1 nogil:
             for qos in range(LEVELS):
                 sort_bucket(t, &t.queues[at].bucket[qos])
     return 0
+
+
+cdef int sort_all_lanes(Tables* t) except -1:
+    """Another order holds from now on."""
+    cdef uint32_t at
+    cdef int qos
+    for at in range(t.lanes_used):
+        sort_lane(t, &t.lanes[at])
+    for at in range(t.queues_used):
+        for qos in range(LEVELS):
+            sort_bucket(t, &t.queues[at].bucket[qos])
+    return 0

@@ -181,6 +181,13 @@ cdef class ClusterDoors(Tabled):
             take_typical(&self.t)
         self.t.all_dirty = True
 
+    def set_order(self, int order):
+        if not 0 <= order <= 1:
+            raise ValueError(f"order {order} is none of ORDER_*")
+        if order != self.t.order:
+            self.t.order = <uint8_t> order
+            sort_all_lanes(&self.t)
+
     # ------------------------------------------------------------------ queues
 
     def add_queue(self, parent, int64_t weight):
@@ -244,9 +251,11 @@ cdef void note_limits(Tables* t) noexcept nogil:
     cdef uint32_t at
     cdef int resource
     cdef QueueRecord* queue
+    t.has_guarantees = False
     for at in range(t.queues_used):
         queue = &t.queues[at]
         queue.key_stale = True
+        t.has_guarantees |= promise_of(t, at) == at
         queue.has_limit = queue.parent != NONE_ and t.queues[queue.parent].has_limit
         for resource in range(RESOURCES):
             queue.has_limit |= queue.limit[resource] >= 0

@@ -24,8 +24,8 @@ cdef int64_t decide_once(Tables* t, int levels, bint preempt, int lane) except -
     for qos in range(LEVELS):
         if (levels >> qos) & 1:
             code = <uint8_t> lane if lane >= 0 else LANE_IMMEDIATE_ if qos == 0 else LANE_BATCH_
-            placed += place_level(t, qos, code, preempt and qos < LEVELS - 1)
-            if preempt and qos < LEVELS - 1:
+            placed += place_level(t, qos, code, preempt and may_claim(t, qos))
+            if preempt and may_claim(t, qos):
                 claim_level(t, qos, code)
     close_seats(t, False)
     return placed
@@ -63,7 +63,7 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
     cdef uint64_t parks = 0
     cdef uint32_t lane, head = NONE_
     while True:
-        lane = best_lane(t, qos)
+        next_lane(t, qos, &lane)
         if not t.seats_closed and parks != t.parks:
             parks = t.parks
             head = blocked_head(t, qos)
@@ -82,6 +82,18 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
             settle_gangs(t)
         else:
             placed += place_head(t, lane, code)
+
+
+cdef int next_lane(Tables* t, int qos, uint32_t* lane) except -1 nogil:
+    if t.order == 1:
+        return heaviest_lane(t, qos, lane)
+    lane[0] = best_lane(t, qos)
+    return 0
+
+
+cdef inline bint may_claim(Tables* t, int qos) noexcept nogil:
+    """The lowest level has nobody below it, but a queue may take back from its equals."""
+    return qos < LEVELS - 1 or t.has_guarantees
 
 
 cdef int claims_first(Tables* t, uint32_t head, int qos, uint8_t code) except -1 nogil:
@@ -134,7 +146,7 @@ cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
 
 
 cdef int claim_in_turn(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
-    """Reserved nodes are closed to claims too, but not to those of the task they are reserved for."""
+    """Reserved nodes are open to the claims of the task they are reserved for."""
     cdef bint closed = t.seats_closed
     cdef int claims
     if closed and is_reserved_for(t, lane_head(t, &t.lanes[lane])):

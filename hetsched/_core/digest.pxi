@@ -98,7 +98,7 @@ cdef uint64_t digest_tables(Tables* t) noexcept nogil:
     memset(scalars.piece_free, 0, sizeof(scalars.piece_free))
     mix_bytes(&digest, &scalars, sizeof(Scalars))
     mix_bytes(&digest, t.checkpoints, <size_t> t.checkpoints_used * sizeof(int64_t))
-    mix_bytes(&digest, t.expected_ns, t.expected_used * sizeof(int64_t))
+    mix_bytes(&digest, t.templates, t.templates_used * sizeof(TemplateRecord))
     mix_bytes(&digest, t.evictions, t.evictions_used * sizeof(EvictionRecord))
     digest_tasks(t, &digest)
     digest_allocations(t, &digest)

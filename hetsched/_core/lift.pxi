@@ -17,7 +17,7 @@ cdef int64_t work_at_stake(Tables* t, TaskRecord* task) noexcept nogil:
 
 cdef inline bint may_stop(Tables* t, uint32_t slot, int preemptor_qos) noexcept nogil:
     cdef TaskRecord* task = &t.tasks[slot]
-    return (is_evictable(task) and qos_of(task) > preemptor_qos and t.allocations[task.place].claim == NONE_
+    return (is_evictable(task) and (qos_of(task) > preemptor_qos or may_take_back(t, slot, preemptor_qos)) and t.allocations[task.place].claim == NONE_
             and not is_damped(t, task))
 
 

@@ -61,7 +61,7 @@ cdef int load_tables(Tables* t, dict sections) except -1:
     t.queues_used = fill(<void**> &t.queues, &t.queues_capacity, sizeof(QueueRecord), sections["queues"])
     t.gangs_used = fill(<void**> &t.gangs, &t.gangs_capacity, sizeof(GangRecord), sections["gangs"])
     t.evictions_used = fill(<void**> &t.evictions, &t.evictions_capacity, sizeof(EvictionRecord), sections["evictions"])
-    t.expected_used = fill(<void**> &t.expected_ns, &t.expected_capacity, sizeof(int64_t), sections["expected"])
+    t.templates_used = fill(<void**> &t.templates, &t.templates_capacity, sizeof(TemplateRecord), sections["templates"])
     levels = unpacked(sections["levels"])
     for at in range(t.shapes_used):
         t.shapes[at].levels = NULL
@@ -79,6 +79,7 @@ cdef int rebuild(Tables* t) except -1 nogil:
     cdef int part
     t.age_clock_ns = t.now_ns
     t.damped_until_ns = 1
+    note_limits(t)
     for at in range(t.shapes_used):
         t.shapes[at].pending = 0
         t.shapes[at].column = NONE_

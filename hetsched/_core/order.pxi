@@ -120,10 +120,13 @@ cdef inline bint fairer(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
 
 
 cdef bint fairer_task(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
-    """Of two tasks of one level. Queues that are siblings by key; others by their ancestors that are; equal keys by who goes first."""
+    """Of two tasks of one level. Who stays within a guarantee before who borrows; queues that are siblings by key; others by their ancestors that are; equal keys by who goes first."""
     cdef uint32_t a = t.tasks[one].queue
     cdef uint32_t b = t.tasks[other].queue
     cdef uint64_t key_a, key_b
+    cdef bint owed_a, owed_b
+    if t.order == 1:
+        return weighs_more(t, one, other)
     while t.queues[a].depth > t.queues[b].depth:
         a = t.queues[a].parent
     while t.queues[b].depth > t.queues[a].depth:
@@ -135,6 +138,11 @@ cdef bint fairer_task(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
         while t.queues[a].parent != t.queues[b].parent:
             a = t.queues[a].parent
             b = t.queues[b].parent
+    if t.has_guarantees and a != b:
+        owed_a = is_owed(t, one)
+        owed_b = is_owed(t, other)
+        if owed_a != owed_b:
+            return owed_a
     key_a = queue_key(t, &t.queues[a])
     key_b = queue_key(t, &t.queues[b])
     if key_a != key_b:

@@ -12,7 +12,7 @@
 LAYOUT = {
     "scalars": "now_ns:i8 blast_radius:i8 mix_total:i8 mix_since:i8 mix_every:i8 mix_weight:i8*32 next_sequence:u8 oscillations:u8 "
                "tasks_free:u4=4294967295 allocations_free:u4=4294967295 nodes_free:u4=4294967295 gangs_free:u4=4294967295 mix_size:u4 "
-               "policy:u4 mix:u4*32 key_free:u4*40=4294967295 piece_free:u4*40=4294967295 ages:age*256 accepted_ns:i8 ages_used:u4",
+               "policy:u4 order:u4 mix:u4*32 key_free:u4*40=4294967295 piece_free:u4*40=4294967295 ages:age*256 accepted_ns:i8 ages_used:u4",
     "age": "first_sequence:u8 begun_ns:i8",
     "tasks": "submitted_ns:i8 deadline_ns:i8=9223372036854775807 changed_ns:i8 sequence:u8 shape:u4 template_:u4 gang:u4=4294967295 "
              "place:u4=4294967295 key:u4 queue:u2 priority:i2 attempt:u2 checkpoint:u2 failures:u1 preemptions:u1 state:u1 flags:u1",
@@ -31,6 +31,7 @@ LAYOUT = {
     "slots": "-at:u8 -size:u4 -capacity:u4",
     "gangs": "-members:slots size:u4 min_size:u4 succeeded:u4 column:i4=-1 next_free:u4 -no_start_ns:i8 is_present:u1 -is_stale:u1",
     "evictions": "sequence:u8 at_ns:i8",
+    "templates": "expected_ns:i8 efficiency_milli:i8=-1",
 }
 DROPPED = frozenset()          # "tasks.colour": said in some old dump, of no interest any more
 
@@ -63,7 +64,7 @@ cdef int check_layout() except -1:
     """The words above are as long as the records are."""
     sizes = {"scalars": sizeof(Scalars), "tasks": sizeof(TaskRecord), "allocations": sizeof(AllocationRecord), "nodes": sizeof(NodeRecord),
              "devices": sizeof(DeviceRecord), "shapes": sizeof(ShapeRecord), "queues": sizeof(QueueRecord), "gangs": sizeof(GangRecord),
-             "evictions": sizeof(EvictionRecord)}
+             "evictions": sizeof(EvictionRecord), "templates": sizeof(TemplateRecord)}
     for record, size in sizes.items():
         assert fields_of(LAYOUT, record)[1] == size, f"LAYOUT of {record} is not that of its record"
     return 0

@@ -40,7 +40,9 @@ cdef const char* refuse_victims(Tables* t, uint32_t task, const uint8_t* at, int
         return "a claim needs victims"
     for one in range(count):
         victim = get32(at + 4 * one)
-        if victim >= t.tasks_used or not may_stop(t, victim, qos_of(&t.tasks[task])):
+        if victim >= t.tasks_used or not is_evictable(&t.tasks[victim]) or qos_of(&t.tasks[victim]) < qos_of(&t.tasks[task]):
+            return "a victim may not be stopped for it"
+        if t.allocations[t.tasks[victim].place].claim != NONE_:
             return "a victim may not be stopped for it"
         for other in range(one):
             if get32(at + 4 * other) == victim:

@@ -1,8 +1,8 @@
 # EASY backfill (Lifka 1995): the first blocked head has a reservation, and who goes after it may not delay it.
 #
 # Promises: one reservation at a time, of the best blocked task or gang that expected ends of what runs give a start at all; who has no
-# expected run time is taken to run for ever. While somebody behind it is decided its nodes are closed to all but those who are gone
-# before the start or leave it the room it needs. It is derived: found anew after a load, never in the journal.
+# expected run time is taken to run for ever. While somebody behind it is decided its nodes are closed, to claims too, to all but those who
+# are gone before the start or leave it the room it needs. It is derived: found anew after a load, never in the journal.
 #
 # How: expected ends sorted; the fewest that have to come true are searched by halves (lifted off and put back, as victims are). The seats
 # found then are kept until the start is over, the head is gone, or REVIEW_NS later an earlier start is found: a reservation that moved
@@ -11,7 +11,7 @@
 
 cdef inline int64_t run_of(Tables* t, TaskRecord* task) noexcept nogil:
     """Expected run time, 0 = unknown."""
-    return t.expected_ns[task.template_] if task.template_ < t.expected_used else 0
+    return t.templates[task.template_].expected_ns if task.template_ < t.templates_used else 0
 
 
 cdef int64_t end_of(Tables* t, AllocationRecord* record) noexcept nogil:
@@ -237,7 +237,7 @@ cdef bint leaves_room(Tables* t, uint32_t node, ShapeRecord* shape, uint32_t* pi
     memcpy(devices, first, t.nodes[node].device_count * sizeof(DeviceRecord))
     slot = t.nodes[node].allocation_first
     while slot != NONE_:
-        if end_of(t, &t.allocations[slot]) <= t.reserved_ns:
+        if t.allocations[slot].lifted_by == 0 and end_of(t, &t.allocations[slot]) <= t.reserved_ns:
             hold_room(t, node, &t.shapes[t.tasks[t.allocations[slot].task].shape], pieces_of(t, &t.allocations[slot]),
                       t.allocations[slot].count, -1)
         slot = t.allocations[slot].next_on_node
@@ -356,3 +356,25 @@ cdef int64_t backfill(Tables* t, uint32_t slot, uint8_t code) except -1 nogil:
             do_placed(t, task, node, code, pieces, count)
             return 1
     return 0
+
+
+# ---------------------------------------------------------------- claims on reserved nodes
+
+cdef bint is_closed_seat(Tables* t, uint32_t node) noexcept nogil:
+    cdef uint32_t at
+    if t.seats_closed:
+        for at in range(t.seats_size):
+            if t.seats[at].node == node:
+                return True
+    return False
+
+
+cdef bint delays_nobody(Tables* t, uint32_t task, uint32_t node) noexcept nogil:
+    """While its victims are lifted: may this preemptor have their place, as far as the reservation goes?"""
+    cdef uint32_t pieces[MAX_PIECES]
+    cdef int64_t run_ns = run_of(t, &t.tasks[task])
+    cdef int count
+    if 0 < run_ns <= t.reserved_ns - t.now_ns:
+        return True
+    count = gets_in(t, task, node, pieces)
+    return count >= 0 and leaves_room(t, node, &t.shapes[t.tasks[task].shape], pieces, count)

@@ -109,13 +109,18 @@ cdef class TaskDoors(TermDoors):
         self._checked()
         return slots
 
-    def set_template(self, uint32_t template, *, int64_t expected_ns):
+    def set_template(self, uint32_t template, *, int64_t expected_ns, int64_t efficiency_milli=-1):
         cdef Tables* t = &self.t
         if expected_ns < 0 or template >= 1 << 28:
             raise ValueError(f"template {template} with expected_ns {expected_ns}: neither negative nor 2^28 templates")
-        grow(<void**> &t.expected_ns, &t.expected_capacity, sizeof(int64_t), <uint64_t> template + 1)
-        t.expected_used = max(t.expected_used, template + 1)
-        t.expected_ns[template] = expected_ns
+        if not -1 <= efficiency_milli <= 1000:
+            raise ValueError(f"efficiency_milli {efficiency_milli} is not 0..1000, or -1 for unknown")
+        grow(<void**> &t.templates, &t.templates_capacity, sizeof(TemplateRecord), <uint64_t> template + 1)
+        while t.templates_used <= template:
+            t.templates[t.templates_used].efficiency_milli = -1
+            t.templates_used += 1
+        t.templates[template].expected_ns = expected_ns
+        t.templates[template].efficiency_milli = efficiency_milli
 
     # ------------------------------------------------------------------ heard
 

@@ -1,6 +1,6 @@
 # Whom a blocked head may stop to get in: a proof, or nobody.
 #
-# Promises: a victim is preemptible, of a strictly lower qos (never critical), not stopping and not another claim's. For the chosen node the
+# Promises: a victim is preemptible, of a strictly lower qos (never critical; of the same where capacity is taken back, see reclaim), not stopping and not another claim's. For the chosen node the
 # set is minimal: with any one unit put back the preemptor does not fit (units: tasks, or whole gangs that would else fall below
 # their least). Nothing is stopped where it does not help; what the set holds of devices is at most blast_radius x what is asked (one
 # device at least). Over nodes the cheapest: least urgent victims first, then least lost work, then lowest slot.
@@ -21,7 +21,7 @@ cdef bint is_hopeless(Tables* t, uint32_t node, ShapeRecord* shape, int preempto
         return True
     if record.device_count < shape.device_count or level_of(shape, node) == 0:
         return True
-    for qos in range(preemptor_qos + 1, LEVELS):
+    for qos in range(preemptor_qos + (t.owner == NONE_), LEVELS):
         evictable += record.evictable[qos]
     return evictable == 0
 
@@ -33,13 +33,15 @@ cdef bint find_minimal(Tables* t, uint32_t task, uint32_t node, Slots* leaving) 
     if gets_in(t, task, node, pieces) >= 0:
         return False
     for at in range(t.units_size):
-        lift(t, <uint32_t> at)
+        if is_still_borrowed(t, <uint32_t> at):
+            lift(t, <uint32_t> at)
     if gets_in(t, task, node, pieces) < 0:
         put_all_back(t)
         return False
     put_all_back(t)
     for at in range(t.units_size):
-        lift(t, <uint32_t> at)
+        if is_still_borrowed(t, <uint32_t> at):
+            lift(t, <uint32_t> at)
         if gets_in(t, task, node, pieces) >= 0:
             break
     for at in range(<int64_t> t.units_size - 1, -1, -1):
@@ -86,6 +88,8 @@ cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogi
         lost += work_at_stake(t, victim)
         milli += t.shapes[victim.shape].device_milli
         victim_qos = min(victim_qos, <uint8_t> qos_of(victim))
+    if not levels_out(t):
+        return 0
     if t.blast_radius > 0 and milli > t.blast_radius * max(<int64_t> 1000, t.shapes[t.tasks[task].shape].device_milli):
         return 0
     if plan.node != NONE_ and (victim_qos < plan.victim_qos or (victim_qos == plan.victim_qos and lost >= plan.lost)):
@@ -106,20 +110,25 @@ cdef int claim_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
     cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
     cdef int qos = qos_of(&t.tasks[task])
     cdef uint32_t node
+    cdef bint is_kept
     cdef Slots leaving
     memset(&leaving, 0, sizeof(Slots))
     gather_leaving(t, &leaving)
+    begin_reclaim(t, task)
     t.plan.node = NONE_
     if leaving.size > 0 and is_to_wait(t, task, &leaving):
         drop_slots(&leaving)
         return 0
     for node in range(t.nodes_used):
-        if is_hopeless(t, node, shape, qos):
-            continue
-        gather_units(t, node, qos)
-        if find_minimal(t, task, node, &leaving):
-            keep_if_cheaper(t, task, node)
-            put_all_back(t)
+        is_kept = is_closed_seat(t, node)
+        t.nodes[node].is_open |= is_kept
+        if not is_hopeless(t, node, shape, qos):
+            gather_units(t, node, qos)
+            if find_minimal(t, task, node, &leaving):
+                if not is_kept or delays_nobody(t, task, node):
+                    keep_if_cheaper(t, task, node)
+                put_all_back(t)
+        t.nodes[node].is_open &= not is_kept
     drop_slots(&leaving)
     if t.plan.node == NONE_:
         return 0

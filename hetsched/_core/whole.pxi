@@ -8,7 +8,7 @@
 
 MAGIC = b"hetcore5"
 SECTIONS = ("scalars", "tasks", "keys", "checkpoints", "allocations", "pieces", "nodes", "devices", "shapes", "queues", "gangs", "evictions",
-            "expected", "levels", "device_runs")
+            "templates", "levels", "device_runs")
 
 
 cdef bytes raw(const void* data, size_t size):
@@ -30,7 +30,7 @@ cdef struct Scalars:
     int64_t now_ns, blast_radius, mix_total, mix_since, mix_every
     int64_t mix_weight[MIX_SHAPES]
     uint64_t next_sequence, oscillations
-    uint32_t tasks_free, allocations_free, nodes_free, gangs_free, mix_size, policy
+    uint32_t tasks_free, allocations_free, nodes_free, gangs_free, mix_size, policy, order
     uint32_t mix[MIX_SHAPES]
     uint32_t key_free[ARENA_CLASSES]
     uint32_t piece_free[ARENA_CLASSES]
@@ -51,7 +51,7 @@ cdef void read_scalars(Tables* t, Scalars* scalars) noexcept nogil:
     memcpy(scalars.key_free, t.keys.free_first, sizeof(scalars.key_free))
     memcpy(scalars.piece_free, t.pieces.free_first, sizeof(scalars.piece_free))
     memcpy(scalars.ages, t.ages, t.ages_used * sizeof(AgeClass))
-    scalars.ages_used, scalars.accepted_ns = t.ages_used, t.accepted_ns
+    scalars.ages_used, scalars.accepted_ns, scalars.order = t.ages_used, t.accepted_ns, t.order
 
 
 cdef void write_scalars(Tables* t, const Scalars* scalars) noexcept:
@@ -65,7 +65,7 @@ cdef void write_scalars(Tables* t, const Scalars* scalars) noexcept:
     memcpy(t.keys.free_first, scalars.key_free, sizeof(scalars.key_free))
     memcpy(t.pieces.free_first, scalars.piece_free, sizeof(scalars.piece_free))
     memcpy(t.ages, scalars.ages, sizeof(scalars.ages))
-    t.ages_used, t.accepted_ns = scalars.ages_used, scalars.accepted_ns
+    t.ages_used, t.accepted_ns, t.order = scalars.ages_used, scalars.accepted_ns, <uint8_t> scalars.order
 
 
 cdef class Whole(Questions):
@@ -88,7 +88,7 @@ cdef class Whole(Questions):
             raw(t.allocations, t.allocations_used * sizeof(AllocationRecord)), raw(t.pieces.base, <size_t> t.pieces.used * 8),
             plain_nodes(t), raw(t.devices, t.devices_used * sizeof(DeviceRecord)),
             plain_shapes(t), plain_queues(t), plain_gangs(t), raw(t.evictions, t.evictions_used * sizeof(EvictionRecord)),
-            raw(t.expected_ns, t.expected_used * sizeof(int64_t)),
+            raw(t.templates, t.templates_used * sizeof(TemplateRecord)),
             packed([raw(t.shapes[at].levels, t.shapes[at].levels_size) for at in range(t.shapes_used)]),
             packed([raw(t.device_runs[at].at, <size_t> t.device_runs[at].size * 4) for at in range(65)]),
         ]

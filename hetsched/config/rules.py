@@ -175,8 +175,6 @@ def _relations(config: Config) -> Iterator[str]:
 
 def _not_yet(config: Config) -> Iterator[str]:
     """Keys of the contract that this version cannot honour: better said at the start than ignored."""
-    if config.order == "weighted":
-        yield 'order = "weighted" is not supported yet; leave it at "drf"'
     for name in ("cpu", "memory"):
         if getattr(config.overcommit, name) != 1:
             yield f"overcommit.{name} is not supported yet; leave it at 1 (off)"

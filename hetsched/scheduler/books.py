@@ -17,8 +17,9 @@ from hetsched import _core
 from hetsched._core import NONE, Core
 from hetsched.config import Config
 from hetsched.model import Qos, Task
+from hetsched.policy.classify import task_type
 from hetsched.policy.presets import is_blended
-from hetsched.policy.profiles import Profiles
+from hetsched.policy.profiles import Profiles, size_class
 from hetsched.scheduler import words
 from hetsched.scheduler.attempts import Attempt, Attempts, Claimed
 from hetsched.scheduler.cluster import Cluster, same_hardware
@@ -101,7 +102,11 @@ class Books:
         template = self.templates.use(run.template, run.body, len(keys))
         task = template.task
         if template.users == len(keys):
-            self.core.set_template(run.template, expected_ns=round(self.expected_s(task) * 1e9))
+            self.core.set_template(
+                run.template,
+                expected_ns=round(self.expected_s(task) * 1e9),
+                efficiency_milli=self.efficiency_milli(task),
+            )
         gang = self.gangs.join(task, len(keys))
         slots = self.core.accept(
             [key.encode() for key in keys],
@@ -236,6 +241,11 @@ class Books:
             self.gangs.forget(gang, task)
 
     # -- small questions
+
+    def efficiency_milli(self, task: Task) -> int:
+        """Mean learned speed of such tasks over the device models that are known, of the fastest; -1 = nobody knows."""
+        known = self.profiles.efficiency(task_type(task), size_class(task.resources)).values()
+        return round(1000 * sum(known) / len(known)) if known else -1
 
     def expected_s(self, task: Task) -> float:
         """Run time in seconds that reservations count with, 0 = nobody knows: what was learned (nine in ten end by then) where that beats

@@ -79,6 +79,7 @@ class Scheduler:
         self._immediate = sum(1 << level for level in self.books.immediate)
         self._batch = 0b1111 & ~self._immediate
         self.world.drain = self._drain
+        self.core.set_order(_core.ORDER_WEIGHTED if config.order == "weighted" else _core.ORDER_DRF)
         self.core.set_policy(PRESETS[config.policy.preset])
         self.core.set_strand_limit(config.policy.strand_limit)
         self._pricer = Pricer(self.core) if config.policy.preset == "price" else None

@@ -55,6 +55,7 @@ class Book:
     nodes: dict[int, Node] = field(default_factory=dict)
     shapes: dict[int, Shape] = field(default_factory=dict)
     limits: dict[int, dict[int, int]] = field(default_factory=dict)
+    guaranteed: dict[int, dict[int, int]] = field(default_factory=dict)
     parents: dict[int, int] = field(default_factory=lambda: {0: _core.NONE})
     gangs: dict[int, tuple[int, int]] = field(default_factory=dict)  # min_size, column
     left: dict[int, int] = field(default_factory=dict)  # members that succeeded and are forgotten
@@ -268,12 +269,53 @@ class Snapshot:
         assert not any(self.fits(task, anywhere) for anywhere in elsewhere), "it evicts although it fits"
         for victim in victims:
             row = self.rows[victim]
-            assert row.qos > self.rows[task].qos and row.flags & _core.PREEMPTIBLE
+            assert row.qos > self.rows[task].qos or self.is_reclaim(task, victim)
+            assert row.qos > 0 and row.flags & _core.PREEMPTIBLE
             assert self.state[victim] in (_core.PLACED, _core.RUNNING) and victim not in self.claimed_victims
             assert not self.is_damped(victim), f"{victim} was evicted twice already"
+        if any(self.rows[victim].qos == self.rows[task].qos for victim in victims):
+            after = self.lack(gone) - self.book.shapes[self.rows[task].shape].device_milli()
+            assert after < self.lack(frozenset()), "taking back levels nothing out"
         assert self.fits(task, node, gone), "it evicts and does not fit"
         for unit in self.units(victims):
             assert not self.fits(task, node, gone - unit), f"{sorted(unit)} need not go"
+
+    # ---------------------------------------------------------------- taking back
+
+    def device_use(self, queue: int, without: frozenset[int] = frozenset()) -> dict[int, int]:
+        use: dict[int, int] = {}
+        for held in self.holdings.values():
+            if held.task not in without and queue in self.book.above(self.rows[held.task].queue):
+                for resource, amount in self.book.shapes[self.rows[held.task].shape].amounts().items():
+                    use[resource] = use.get(resource, 0) + amount
+        return use
+
+    def promise(self, queue: int) -> int | None:
+        above = self.book.above(queue)
+        return next((one for one in above if any(key >= 2 for key in self.book.guaranteed.get(one, {}))), None)
+
+    def lack(self, without: frozenset[int]) -> int:
+        return sum(
+            max(0, amount - self.device_use(queue, without).get(resource, 0))
+            for queue, promised in self.book.guaranteed.items()
+            for resource, amount in promised.items()
+            if resource >= 2
+        )
+
+    def is_reclaim(self, by: int, victim: int) -> bool:
+        """CONTRACT, section 7, Queues: up to its own guarantee, from a queue above its own, of equal qos."""
+        mine, queue = self.promise(self.rows[by].queue), self.rows[victim].queue
+        if mine is None or mine in self.book.above(queue) or self.rows[victim].qos != self.rows[by].qos:
+            return False
+        use, promised = self.device_use(mine), self.book.guaranteed[mine]
+        asks = {key: amount for key, amount in self.book.shapes[self.rows[by].shape].amounts().items() if key >= 2}
+        if any(use.get(key, 0) + amount > promised.get(key, 0) for key, amount in asks.items()):
+            return False
+        promise = self.promise(queue)
+        theirs = queue if promise is None else promise
+        held, own = self.device_use(theirs), self.book.guaranteed.get(theirs, {})
+        has = {key for key in self.book.shapes[self.rows[victim].shape].amounts() if key >= 2}
+        return any(held.get(key, 0) > own.get(key, 0) for key in has & set(asks))
 
     def units(self, victims: tuple[int, ...]) -> list[frozenset[int]]:
         """Tasks; members of a gang together if the gang goes as a whole."""

@@ -27,6 +27,7 @@ STRUCTS = {
     "slots": "Slots",
     "gangs": "GangRecord",
     "evictions": "EvictionRecord",
+    "templates": "TemplateRecord",
 }
 
 

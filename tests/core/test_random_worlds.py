@@ -210,8 +210,10 @@ class Chaos:
     def limit(self) -> None:
         queue = self.random.randint(0, 2)
         limit = self.random.choice(((), ((2, 3000),), ((0, 8000),)))
-        self.world.do("set_queue", queue, self.random.randint(1, 3), (), limit)
+        guaranteed = self.random.choice(((), ((2, 4000),), ((2, 2000), (3, 1000))))
+        self.world.do("set_queue", queue, self.random.randint(1, 3), guaranteed, limit)
         self.book.limits[queue] = dict(limit)
+        self.book.guaranteed[queue] = dict(guaranteed)
 
     def price(self) -> None:
         values = sorted(self.random.choices(range(1001), k=1000))
