@@ -15,6 +15,7 @@ from hetsched.model import Task
 from hetsched.scheduler import words
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.dependencies import Dependencies
+from hetsched.scheduler.membership import membership_env
 from hetsched.scheduler.messages import Event, Input, Order, Reply
 from hetsched.scheduler.ranking import Ranking
 from hetsched.scheduler.reasons import Reason
@@ -79,19 +80,19 @@ class World:
     def order_start(self, task: int) -> None:
         """Begin the live attempt of the task."""
         attempt = self.books.attempts.live[task]
-        body = self.body(task)
+        body, task_id = self.body(task), self.books.id_of(task)
         self.order(
             attempt.node,
             wire.Start(
                 session=self.session(attempt.node),
                 epoch=self.epoch,
-                task=self.books.id_of(task),
+                task=task_id,
                 attempt=attempt.number,
                 devices=attempt.devices,
                 cpu_milli=body.resources.cpu_milli,
                 memory_bytes=body.resources.memory_bytes,
                 command=body.command,
-                env=body.env,
+                env={**body.env, **membership_env(task_id, body)},
                 workdir=body.workdir,
                 user=body.user,
                 duration_s=body.duration,
