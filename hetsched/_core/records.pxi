@@ -48,6 +48,8 @@ cdef tuple fields_of(dict layout, str record):
         count, inner = int(count or 1), None
         if kind in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"):
             size = aligned = int(kind[1])
+        elif kind not in layout:
+            raise ValueError(f"{record}.{name} is of a sort ({kind}) that this version cannot read")
         else:
             inner, size, aligned = fields_of(layout, kind)
         offset = -(-offset // aligned) * aligned
