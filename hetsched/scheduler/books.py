@@ -243,9 +243,13 @@ class Books:
     # -- small questions
 
     def efficiency_milli(self, task: Task) -> int:
-        """Mean learned speed of such tasks over the device models that are known, of the fastest; -1 = nobody knows."""
-        known = self.profiles.efficiency(task_type(task), size_class(task.resources)).values()
-        return round(1000 * sum(known) / len(known)) if known else -1
+        """Mean speed of such tasks over the device models that ran some, of the fastest; -1 = fewer than two did."""
+        medians_ms = [
+            shown.median_ms for shown in self.profiles.shown(task_type(task), size_class(task.resources)).values()
+        ]
+        if len(medians_ms) < 2:
+            return -1
+        return sum(1000 * min(medians_ms) // median_ms for median_ms in medians_ms) // len(medians_ms)
 
     def expected_s(self, task: Task) -> float:
         """Run time in seconds that reservations count with, 0 = nobody knows: what was learned (nine in ten end by then) where that beats
