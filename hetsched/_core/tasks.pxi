@@ -38,6 +38,7 @@ cdef class TaskDoors(TermDoors):
     @replaying.setter
     def replaying(self, bint value):
         self.t.replaying = value
+        self._checked()
 
     def apply(self, bytes facts, on_words):
         cdef const uint8_t* data = facts
