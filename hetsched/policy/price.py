@@ -3,7 +3,7 @@
 Counts what is asked, placed or not; in thousandths of a device, per kind:
 
 - v(r), what r free thousandths of one device are worth: the most that sizes which fit in there together weigh, by the duals of
-  `patterns` (Gilmore and Gomory 1961), rounded. A rest that nothing asked for fits in is worth nothing.
+  `patterns` (Gilmore and Gomory 1961), rounded. A rest that nothing asked for fits in is worth nothing; a device that is begun loses BEGUN.
 - The premium of a model, 0..1: the demand that names models, scaled to the size of the cluster and spread over the models that it
   accepts, over the model's capacity. Its devices are worth premium / 2 more for tasks that could go elsewhere.
 - What CPU and memory go with a device: the sums that tasks which ask for the kind ask for. Where CPU is short, devices strand.
@@ -24,6 +24,11 @@ from hetsched.policy.patterns import CELLS, duals, worth
 
 FIRST_ASKED = 50
 """Device tasks after which capacity is priced first; then after twice as many, and so on."""
+
+BEGUN = 60
+"""Thousandths that a device is worth less than its parts once it is not whole: what is begun is filled before another is begun. The duals
+do not know this, for they fill everything in the end. Where tasks leave again (30,000 arrivals at 110 % load, those that do not fit lost)
+it gives 90.6 instead of 90.1 % of the GPUs, and 0.05 points more where nothing leaves; 200 gives 90.7 and costs 0.2 there."""
 
 RATE_ONE = 1 << 20
 """Rates are fixed-point."""
@@ -121,7 +126,8 @@ def cells_of(milli: int) -> int:
 def _values(sizes: dict[int, int]) -> tuple[int, ...]:
     weights, denominator = duals({size: count for size, count in sizes.items() if size > 0})
     by_cells = [min(1000, (2000 * weight + denominator) // (2 * denominator)) for weight in worth(weights)]
-    return tuple(by_cells[milli * CELLS // 1000] for milli in range(1001))
+    begun = [value * (1000 - BEGUN) // 1000 for value in by_cells]
+    return (*(begun[milli * CELLS // 1000] for milli in range(1000)), by_cells[CELLS])
 
 
 def _premiums(named: dict[int, int], capacity: dict[int, int]) -> dict[int, int]:

@@ -31,6 +31,9 @@ QOS = {
     "BE": (Qos.best_effort, Guarantee.guaranteed),
     "Guaranteed": (Qos.critical, Guarantee.guaranteed),
 }
+STRAND_LIMIT = 40
+"""`policy.strand_limit` where nothing ever leaves: CPU that is gone is gone for good there, and who waits is dropped. `--set` goes before."""
+
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._:/-]")
 Row = dict[str, str]
 
@@ -71,6 +74,7 @@ def _config(policy: str | None, is_timed: bool, sets: Sequence[str]) -> configur
     raw: dict[str, Any] = {} if policy is None else {"policy": {"preset": policy}}
     if not is_timed:  # each task is decided in its own turn, against what stands
         raw |= {"batch": {"size": 1}, "preemption": {"enabled": False}}
+        raw["policy"] = {**raw.get("policy", {}), "strand_limit": STRAND_LIMIT}
     try:
         return configuration.from_mapping(raw, sets=sets)
     except ConfigError as error:

@@ -11,7 +11,7 @@ import pytest
 from hetsched import _core
 from hetsched._core import Core
 from hetsched.policy import Pricer
-from hetsched.policy.price import MOST_RATE, RATE_ONE, price
+from hetsched.policy.price import BEGUN, MOST_RATE, RATE_ONE, price
 
 GPU, TPU = 0, 1
 MIB, GIB = 1 << 20, 1 << 30
@@ -27,12 +27,12 @@ def part(milli: int, kind: int = GPU) -> tuple[int, int, int, int, int]:
 
 def test_a_rest_that_nothing_fits_in_is_worth_nothing() -> None:
     values = price([(10, 1000, 0, (part(500),)), (10, 1000, 0, (whole(),))], {(GPU, -1): 8000})[GPU].values
-    assert (values[0], values[499], values[500], values[999], values[1000]) == (0, 0, 500, 500, 1000)
+    assert (values[0], values[499], values[500], values[999], values[1000]) == (0, 0, 470, 470, 1000)
 
 
 def test_sizes_between_two_cells_take_the_larger() -> None:
     values = price([(10, 1000, 0, (part(333),))], {})[GPU].values
-    assert (values[339], values[340]) == (0, 500)
+    assert (values[339], values[340]) == (0, 470)
 
 
 def test_cpu_and_memory_go_with_devices_as_they_are_asked() -> None:
@@ -57,7 +57,7 @@ def test_a_model_that_is_named_has_a_premium() -> None:
 def test_every_kind_has_its_own() -> None:
     prices = price([(2, 4000, 0, (whole(TPU), part(250)))], {(TPU, -1): 1000})
     assert sorted(prices) == [GPU, TPU]
-    assert (prices[GPU].values[250], prices[TPU].values[250]) == (250, 0)
+    assert (prices[GPU].values[250], prices[TPU].values[250]) == (235, 0)
 
 
 class Watched(Core):
@@ -107,5 +107,5 @@ def test_openb_is_worth_what_was_published_here(shared: Path) -> None:
         for (cpu, memory, count, milli), times in asked.items()
     ]
     values = price(demand, {})[GPU].values
-    worth = {milli: round(12 * values[milli] / 1000, 2) for milli in (160, 220, 230, 290, 320, 440, 460, 550, 650, 810)}
+    worth = {milli: round(12 * values[milli] / (1000 - BEGUN)) for milli in (160, 220, 230, 290, 320, 440, 460, 550, 650, 810)}
     assert worth == {160: 0, 220: 1, 230: 3, 290: 3, 320: 4, 440: 4, 460: 6, 550: 8, 650: 8, 810: 12}

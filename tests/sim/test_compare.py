@@ -83,7 +83,7 @@ def test_keys_of_the_configuration_can_be_set_for_a_trace(tmp_path: Path) -> Non
     nodes = "sn,cpu_milli,memory_mib,gpu,model\nlean,8000,1048576,2,T4\n"
     tasks = "prepare,4000,1024,0,0,\n"
     placed = []
-    for sets in ([], ["policy.strand_limit=40"]):
+    for sets in (["policy.strand_limit=0"], []):
         code, text = compared(tmp_path, tasks, "price,pack", nodes, sets=sets, as_json=True)
         assert code == 0
         placed.append([row["placed"] for row in json.loads(text)["policies"]])
