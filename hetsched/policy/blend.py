@@ -23,6 +23,9 @@ LEVELS_ALL = 7
 LEVELS_WITHOUT_DATA = 3
 """Where `performance` or `locality` is weighed, holding the data is part of the sum and no longer a class above all others."""
 
+ANSWERS_KEPT = 256
+"""Shapes whose last answers of plug-ins are kept for `explain`."""
+
 _COMPUTED: dict[str, Callable[[ShapeWords, Fleet, float], Vector]] = {
     "performance": terms.performance,
     "delay": terms.delay,
@@ -51,6 +54,7 @@ class Blend:
         self.scorers = scorers
         self._shown = shown
         self._same: dict[tuple[object, ...], Told] = {}
+        self._answers: dict[ShapeWords, dict[str, Vector]] = {}
 
     def begin(self) -> None:
         """Nodes and what is learned may have changed since; from here on until the next time they do not."""
@@ -75,7 +79,7 @@ class Blend:
     def _sum(self, shape: ShapeWords, fleet: Fleet) -> Told:
         """The told terms summed into bytes. Alone they are stretched over the whole byte; beside terms of the core they keep their size."""
         weights = self.weights(shape.task_type)
-        vectors = self._vectors(shape, fleet, weights)
+        vectors = self._computed(shape, fleet, weights) | self._asked(shape, fleet, weights)
         asked = [name for name in weights if name not in TERM_NAMES]
         total = sum(weights[name] for name in vectors)
         value = sum((weights[name] * vector for name, vector in vectors.items()), np.zeros(fleet.size))
@@ -90,7 +94,7 @@ class Blend:
             dropped=tuple(name for name in asked if name not in vectors),
         )
 
-    def _vectors(self, shape: ShapeWords, fleet: Fleet, weights: Mapping[str, float]) -> dict[str, Vector]:
+    def _computed(self, shape: ShapeWords, fleet: Fleet, weights: Mapping[str, float]) -> dict[str, Vector]:
         out = {
             name: compute(shape, fleet, self._config.locality)
             for name, compute in _COMPUTED.items()
@@ -98,17 +102,28 @@ class Blend:
         }
         if weights.get("learned"):
             out["learned"] = terms.learned(shape, fleet, self._shown(shape.task_type, shape.size))
-        out.update(self.scorers.score(shape, fleet, [name for name in self._config.scorers if name in weights]))
         return out
+
+    def _asked(self, shape: ShapeWords, fleet: Fleet, weights: Mapping[str, float]) -> dict[str, Vector]:
+        """What the plug-ins say; kept for `explain`, which must not ask them: whoever reads would else spend their time."""
+        names = [name for name in self._config.scorers if name in weights]
+        if not names:
+            return {}
+        answers = self.scorers.score(shape, fleet, names)
+        self._answers.pop(shape, None)
+        self._answers[shape] = answers
+        if len(self._answers) > ANSWERS_KEPT:
+            del self._answers[next(iter(self._answers))]
+        return answers
 
     def explain(self, shape: ShapeWords, fleet: Fleet, slot: int, of_core: Mapping[str, float]) -> list[dict[str, Any]]:
         """Every term that was weighed: its value on this node (`of_core`: the core's, as it is now; None: not known afterwards), weight,
         meaning and source."""
         weights = self.weights(shape.task_type)
-        vectors = self._vectors(shape, fleet, weights)
+        vectors = self._computed(shape, fleet, weights) | self._answers.get(shape, {})
         rows = []
         for name, weight in weights.items():
-            value = float(vectors[name][slot]) if name in vectors else of_core.get(name)
+            value = float(vectors[name][slot]) if name in vectors and slot < vectors[name].size else of_core.get(name)
             term = presets.TERMS.get(name, presets.Term("a plug-in's", "policy.scorers"))
             row = {"term": name, "weight": weight, "value": value, "what": term.what, "source": term.source}
             rows.append(row)

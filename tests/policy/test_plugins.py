@@ -86,6 +86,7 @@ def test_it_is_asked_for_shapes_and_nodes_not_for_tasks() -> None:
     one = story(Scorers({"count": count}), preset="first-fit", scorers={"count": 1.0})
     one.submit({"template": task("t", cpu=0.01), "count": 500})
     one.submit({"template": task("u", cpu=0.01), "count": 500})
+    assert one.scheduler.view.explain("t-0")["terms"][-1]["value"] == 0.0  # as last said: reading asks nobody
     assert asked == [3]
 
 
