@@ -159,7 +159,7 @@ class Planner:
     def _take(self) -> bytes:
         """A new image, as a frame. All that the turn loop pays."""
         began_s = time.monotonic()
-        payload = rehearsing.encode(rehearsing.Show(rehearse.take(self._scheduler)))
+        payload = rehearsing.encode(rehearsing.Show(rehearse.take(self._scheduler, apart=False)))
         self._shown = self._sidecar.starts, self._scheduler.changes
         self._shown_s = time.monotonic()
         self._image_s = self._shown_s - began_s

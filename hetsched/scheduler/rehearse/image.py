@@ -44,15 +44,16 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     derived: Known | None
 
 
-def take(scheduler: Scheduler) -> Image:
-    """The scheduler as it is between two turns."""
+def take(scheduler: Scheduler, *, apart: bool = True) -> Image:
+    """The scheduler as it is between two turns. `apart` False: for one that is encoded before the next turn, which needs no copies."""
+    words = snapshot.words_of(scheduler.books, past=False)
     return Image(
         config=scheduler.config,
         seed=scheduler.world.seed,
         epoch=scheduler.world.epoch,
         changes=scheduler.changes,
         core=scheduler.core.dump(),
-        words=_apart(snapshot.words_of(scheduler.books, past=False)),
+        words=_apart(words) if apart else words,
         derived=scheduler.derived(),
     )
 
