@@ -302,6 +302,7 @@ cdef struct Tables:
     uint8_t order              # ORDER_*: which of two tasks of a level goes first
     uint8_t has_guarantees     # derived: some queue is guaranteed devices
     uint32_t owner             # while victims are searched: the preemptor, if it may take back; else NONE. Owner: reclaim
+    Slots passing              # likewise: allocations that are claims, or are stopping
     int64_t lack_before        # likewise: what queues lacked of their guarantees before, milli
     int64_t blast_radius       # stopped devices per requested device, 0 = no cap
     uint64_t next_sequence

@@ -39,6 +39,20 @@ cdef bint is_in_line(Tables* t, uint32_t queue, uint32_t above) noexcept nogil:
     return queue == above
 
 
+cdef int64_t held_milli(Tables* t, uint32_t queue, int resource) noexcept nogil:
+    """Held by attempts that stay: what a queue claims for later it does not have yet, what is stopping it gives back already."""
+    cdef uint32_t at
+    cdef AskRecord* ask
+    cdef AllocationRecord* claim
+    cdef int64_t held = t.queues[queue].used[resource]
+    for at in range(t.passing.size):
+        claim = &t.allocations[t.passing.at[at]]
+        ask = ask_of(&t.shapes[t.tasks[claim.task].shape], <uint8_t> (resource - 2))
+        if ask != NULL and is_in_line(t, t.tasks[claim.task].queue, queue):
+            held -= ask_milli(ask)
+    return held
+
+
 cdef bint is_borrowed(Tables* t, uint32_t victim, uint32_t owner) noexcept nogil:
     """The victim's queue is above its guarantee in a kind that both ask for, and it is not the owner's own."""
     cdef uint32_t theirs = promise_of(t, t.tasks[victim].queue)
@@ -50,7 +64,7 @@ cdef bint is_borrowed(Tables* t, uint32_t victim, uint32_t owner) noexcept nogil
         theirs = t.tasks[victim].queue
     for ask in range(shape.ask_count):
         resource = 2 + shape.asks[ask].kind
-        if t.queues[theirs].used[resource] > t.queues[theirs].guaranteed[resource] and ask_of(
+        if held_milli(t, theirs, resource) > t.queues[theirs].guaranteed[resource] and ask_of(
                 &t.shapes[t.tasks[owner].shape], shape.asks[ask].kind) != NULL:
             return True
     return False
@@ -67,10 +81,18 @@ cdef int64_t total_lack(Tables* t) noexcept nogil:
     return lack
 
 
-cdef void begin_reclaim(Tables* t, uint32_t task) noexcept nogil:
+cdef int begin_reclaim(Tables* t, uint32_t task) except -1 nogil:
     """A blocked head looks for victims: may it take back?"""
+    cdef uint32_t slot
     t.owner = task if is_owed(t, task) else NONE_
-    t.lack_before = total_lack(t) if t.owner != NONE_ else 0
+    if t.owner == NONE_:
+        return 0
+    t.lack_before = total_lack(t)
+    t.passing.size = 0
+    for slot in range(t.allocations_used):
+        if t.allocations[slot].is_live and (t.allocations[slot].is_claim or t.tasks[t.allocations[slot].task].state == STOPPING_):
+            push(&t.passing, slot)
+    return 0
 
 
 cdef bint levels_out(Tables* t) noexcept nogil:

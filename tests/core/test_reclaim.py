@@ -155,3 +155,14 @@ def test_taking_back_is_in_the_journal() -> None:
     assert house.stopped() == 3
     house.world.tick()
     assert house.world.replay().digest() == house.core.digest()
+
+
+def test_what_a_queue_gives_back_already_is_not_asked_of_it_twice() -> None:
+    house = House(gpus=6, owner=4, guest=2)
+    house.lend("guest", 3, house.two)
+    house.task("owner", house.two)
+    assert house.stopped() == 1
+    house.task("owner", house.two)
+    assert house.stopped() == 2
+    house.task("owner", house.one)
+    assert house.stopped() == 2, "the guest is at its guarantee once the two are gone"
