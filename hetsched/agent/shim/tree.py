@@ -13,8 +13,8 @@ from typing import Any
 
 from hetsched.agent.shim import processes
 
-# What Python ignores by itself and a program expects to die of, and what this shim blocks.
-_BACK_TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Whatever Python, this shim or the agent's own parent ignores (a shell's background job: SIGINT and SIGQUIT), a task ignores nothing.
+_BACK_TO_DEFAULT = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
 def describe(error: BaseException, subject: str) -> str:
