@@ -4,7 +4,7 @@
 #   make test      ruff, mypy and the tests (under ten minutes on two cores)
 #   make setup     .venv/ with everything in it; afterwards .venv/bin/hetsched is the program
 #   make checked   the core with its invariants stated after every door, and the core's and scheduler's tests on it
-#   make faults    the long fault tests      make soak, make slow    what their names say
+#   make faults    the long fault tests      make slow    tests that take minutes
 #   make bench     the benchmarks, each named by its question
 #   make lint, make format, make clean
 #
@@ -25,7 +25,7 @@ STAMP_CORE := $(VENV)/.stamp-core
 CORE_SOURCES := setup.py $(wildcard hetsched/_core.pyx hetsched/_core.pxd hetsched/_core/*)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help setup demo test checked faults soak slow bench lint format clean distclean
+.PHONY: help setup demo test checked faults slow bench lint format clean distclean
 
 help:
 	@sed -n '3,12s/^# \{0,3\}//p' Makefile
@@ -78,9 +78,6 @@ checked: setup
 
 faults: setup
 	@$(BIN)/python -m pytest -v -m faults --timeout=1800 tests
-
-soak: setup
-	@$(BIN)/python -m pytest -v -m soak --timeout=7200 tests
 
 slow: setup
 	@$(BIN)/python -m pytest -v -m slow --timeout=1800 tests

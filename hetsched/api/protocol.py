@@ -108,12 +108,22 @@ class Door(RequestHandler):
     def data_received(self, data: bytes) -> None:
         heads = self._request_count
         is_of_a_head = self._body is None or self._body.is_eof()
-        super().data_received(data)
+        if is_of_a_head:
+            super().data_received(data)
+        else:
+            self._rest_of_body(data)
         if self._request_count > heads:
             self._head_came()
             self._body = self._messages[-1][1] if self._messages else None
         elif data and is_of_a_head and self._head_timer is None and not self._upgraded:
             self._await_head()  # not for b"", with which aiohttp resumes reading: a connection may be idle for as long as it likes
+
+    def _rest_of_body(self, data: bytes) -> None:
+        """aiohttp drops what comes after it was told to close, and the request whose body that is would wait for it in vain."""
+        was_closing, was_forced = self._close, self._force_close
+        self._close = self._force_close = False
+        super().data_received(data)
+        self._close, self._force_close = self._close or was_closing, self._force_close or was_forced
 
     def _await_head(self) -> None:
         self._head_timer = self._loop.call_later(self._doorman.head_s, self._head_is_late)

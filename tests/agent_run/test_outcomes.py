@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from hetsched.agent.attempts import Key
+from hetsched.agent.shim import watch
 from tests.agent_run.bench import Bench, until
 
 
@@ -130,3 +132,14 @@ async def test_a_held_attempt_has_no_process_and_ends_by_time(bench: Bench) -> N
     assert started.pid == 0
     assert (await bench.ended("t")).succeeded
     assert bench.found("t").shim is None
+
+
+def test_a_shim_whose_directory_is_gone_ends(data_dir: Path) -> None:
+    gone = data_dir / "gone"
+    gone.mkdir()
+    directory = os.open(gone, os.O_RDONLY)
+    try:
+        gone.rmdir()
+        watch.write_outcome(directory, watch.Outcome(True, 0, ""))  # returns, instead of trying for ever
+    finally:
+        os.close(directory)

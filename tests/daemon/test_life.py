@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -228,3 +230,18 @@ def test_with_a_certificate_it_serves_tls(data_dir: Path, certificate: Path) -> 
         assert url.startswith("https://")
         with urllib.request.urlopen(url + "/healthz", context=context, timeout=5) as answer:
             assert answer.status == 200
+
+
+def test_a_body_that_comes_after_sigterm_is_answered_too(data_dir: Path) -> None:
+    with DaemonProcess(data_dir, store="embedded:") as daemon:
+        body = json.dumps({"id": "late", **TASK}).encode()
+        with socket.create_connection(("127.0.0.1", daemon.port), timeout=10) as connection:
+            head = f"POST /v1/schedule HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\nAuthorization: Bearer {daemon.token}\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.sendall(head.encode() + body[:10])
+            time.sleep(0.3)
+            os.kill(daemon.pid, signal.SIGTERM)
+            time.sleep(0.7)
+            connection.sendall(body[10:])
+            assert connection.recv(64).startswith(b"HTTP/1.1 503 ")
+        assert daemon.process is not None and daemon.process.wait(30) == 0

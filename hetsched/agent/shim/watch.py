@@ -173,10 +173,12 @@ def claim(directory: int, name: str) -> bool:
 
 
 def write_outcome(directory: int, outcome: Outcome) -> None:
-    """Until it is on disk: a full one must not lose the exit of a task that ran for a week."""
+    """Until it is on disk: a full one must not lose the exit of a task that ran for a week. In a directory that is gone nobody will look."""
     while True:
         try:
             files.write_whole(directory, "exit.json", outcome.content(), durable=True)
+            return
+        except FileNotFoundError:
             return
         except OSError:
             time.sleep(1.0)
