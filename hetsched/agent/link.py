@@ -18,6 +18,7 @@ import msgspec
 
 from hetsched import wire
 from hetsched.agent.shim.lease import Lease, now_ns
+from hetsched.agent.together import until_one_ends
 
 log = logging.getLogger("hetsched.agent")
 
@@ -167,15 +168,9 @@ class _Session:
 
     async def run(self) -> None:
         """Raises when the line is gone, with the reason."""
-        works = [asyncio.ensure_future(work) for work in (self._read(), self._write(), self._beat(), self._ended)]
         try:
-            done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
-            for work in done:
-                work.result()
+            await until_one_ends(self._read(), self._write(), self._beat(), self._ended)
         finally:
-            for work in works:
-                work.cancel()
-            await asyncio.gather(*works, return_exceptions=True)
             for _, written in self._outbox:
                 if written is not None:
                     written.cancel()

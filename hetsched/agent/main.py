@@ -23,6 +23,7 @@ from hetsched import sdnotify
 from hetsched.agent.address import Address
 from hetsched.agent.agent import Agent
 from hetsched.agent.spool import make_directory
+from hetsched.agent.together import until_one_ends
 from hetsched.config import Config
 from hetsched.errors import ConfigError
 
@@ -73,7 +74,7 @@ async def run_agent(
         await agent.open()
         sdnotify.notify("READY=1", f"STATUS=agent of {name}")
         log.info("agent of %s, process %d, in %s", name, os.getpid(), directory)
-        await _until(stop, agent)
+        await until_one_ends(stop.wait(), agent.run(), _feed_watchdog())
     finally:
         sdnotify.notify("STOPPING=1", "STATUS=leaving; the tasks go on")
         await agent.close()
@@ -97,18 +98,6 @@ def raise_descriptor_limit() -> None:
     """One descriptor for each running task; a shell's usual 1,024 are few. (`records.Site` has kept what tasks get.)"""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-async def _until(stop: asyncio.Event, agent: Agent) -> None:
-    works = [asyncio.ensure_future(work) for work in (stop.wait(), agent.run(), _feed_watchdog())]
-    try:
-        done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
-        for work in done:
-            work.result()
-    finally:
-        for work in works:
-            work.cancel()
-        await asyncio.gather(*works, return_exceptions=True)
 
 
 async def _feed_watchdog() -> None:
