@@ -27,6 +27,7 @@ ERROR_STEP = 8
 
 MOST_ERROR_MILLI = 100_000
 UNKNOWN_MILLI = -1
+MOST_EXPECTED_S = 1e8
 
 Key = tuple[str, str, str]
 Class = tuple[str, str]
@@ -138,6 +139,20 @@ class Profiles:
                 max(p.quantile_ms(500) for p in known) / 1000, max(p.quantile_ms(900) for p in known) / 1000, "learned"
             )
         return None if task.estimate is None else Prediction(task.estimate, task.estimate, "estimate")
+
+    def expected_s(self, task: Task) -> float:
+        """Run time in seconds that reservations count with, 0 = nobody knows: what was learned (nine in ten end by then) where that beats
+        the submitter's estimate, the estimate, the duration of a lease, the time limit."""
+        learned = None if task.estimate is None and task.duration is not None else self.predict(task)
+        said = (learned.p90_s if learned is not None else None, task.duration, task.time_limit)
+        return next((min(seconds, MOST_EXPECTED_S) for seconds in said if seconds), 0.0)
+
+    def efficiency_milli(self, task: Task) -> int:
+        """Mean speed of such tasks over the device models that ran some, of the fastest; -1 = fewer than two did."""
+        medians_ms = [shown.median_ms for shown in self.shown(task_type(task), size_class(task.resources)).values()]
+        if len(medians_ms) < 2:
+            return UNKNOWN_MILLI
+        return sum(1000 * min(medians_ms) // median_ms for median_ms in medians_ms) // len(medians_ms)
 
     def shown(self, key_type: str, size: str) -> dict[str, Shown]:
         """What each model has shown for a type and size, from the first run on."""

@@ -17,9 +17,8 @@ from hetsched import _core
 from hetsched._core import NONE, Core
 from hetsched.config import Config
 from hetsched.model import Qos, Task
-from hetsched.policy.classify import task_type
 from hetsched.policy.presets import is_blended
-from hetsched.policy.profiles import Profiles, size_class
+from hetsched.policy.profiles import Profiles
 from hetsched.scheduler import words
 from hetsched.scheduler.attempts import Attempt, Attempts, Claimed
 from hetsched.scheduler.cluster import Cluster, same_hardware
@@ -104,8 +103,8 @@ class Books:
         if template.users == len(keys):
             self.core.set_template(
                 run.template,
-                expected_ns=round(self.expected_s(task) * 1e9),
-                efficiency_milli=self.efficiency_milli(task),
+                expected_ns=round(self.profiles.expected_s(task) * 1e9),
+                efficiency_milli=self.profiles.efficiency_milli(task),
             )
         gang = self.gangs.join(task, len(keys))
         slots = self.core.accept(
@@ -183,10 +182,9 @@ class Books:
         )
         self.attempts.placed(task, attempt)
 
-    def _learn(self, task: int) -> None:
+    def _learn(self, task: int, body: Task) -> None:
         """How long the attempt that is about to be over ran. One that went on from a checkpoint ran for a part only."""
         attempt = self.attempts.live.get(task)
-        body = self.templates.task(self.core.task(task).template)
         if attempt is None or not attempt.started_ns or (body.checkpoint is not None and attempt.number > 1):
             return
         self.profiles.learn(body, self.model_of(attempt), (self.now_ns - attempt.started_ns) // 1_000_000)
@@ -194,9 +192,12 @@ class Books:
     def _record_over(self, fact: tuple[Any, ...]) -> None:
         task, reason = fact[1], Reason(fact[-1])
         if fact[0] == _core.F_ENDED:
-            if fact[3] == _core.SUCCEEDED and self.learns:
-                self._learn(task)
-            exit_code = 0 if fact[3] == _core.SUCCEEDED and self._has_command(task) else None
+            exit_code = None
+            if fact[3] == _core.SUCCEEDED:
+                body = self.body(task)
+                exit_code = None if body.command is None else 0
+                if self.learns:
+                    self._learn(task, body)
             self.attempts.over(task, str(STATE_OF_CODE[fact[3]]), reason, self.now_ns, exit_code)
             self.backoff_until_ns.pop(task, None)
             self.ended.append(task)
@@ -204,9 +205,6 @@ class Books:
             self.attempts.over(task, OUTCOME.get(reason, "stopped"), reason, self.now_ns)
         else:
             self.attempts.over(task, "failed", reason, self.now_ns)
-
-    def _has_command(self, task: int) -> bool:
-        return self.templates.task(self.core.task(task).template).command is not None
 
     def _record_claimed(
         self, task: int, node_slot: int, cost: int, grants: tuple[tuple[int, int], ...], victims: tuple[int, ...]
@@ -242,21 +240,9 @@ class Books:
 
     # -- small questions
 
-    def efficiency_milli(self, task: Task) -> int:
-        """Mean speed of such tasks over the device models that ran some, of the fastest; -1 = fewer than two did."""
-        medians_ms = [
-            shown.median_ms for shown in self.profiles.shown(task_type(task), size_class(task.resources)).values()
-        ]
-        if len(medians_ms) < 2:
-            return -1
-        return sum(1000 * min(medians_ms) // median_ms for median_ms in medians_ms) // len(medians_ms)
-
-    def expected_s(self, task: Task) -> float:
-        """Run time in seconds that reservations count with, 0 = nobody knows: what was learned (nine in ten end by then) where that beats
-        the submitter's estimate, the estimate, the duration of a lease, the time limit."""
-        learned = None if task.estimate is None and task.duration is not None else self.profiles.predict(task)
-        said = (learned.p90_s if learned is not None else None, task.duration, task.time_limit)
-        return next((min(seconds, MOST_EXPECTED_S) for seconds in said if seconds), 0.0)
+    def body(self, task: int) -> Task:
+        """The task's body (without id, deadline and priority)."""
+        return self.templates.task(self.core.task(task).template)
 
     def lane(self, qos_level: int) -> str:
         """immediate or batch, by configuration."""
@@ -276,9 +262,6 @@ class Books:
         """Grants in the core's numbers → (device id, share in thousandths)."""
         devices = self.cluster.by_slot[node_slot].spec.devices
         return tuple((devices[index].id, share) for index, share in grants)
-
-
-MOST_EXPECTED_S = 1e8
 
 
 def coarse_ns(seconds: float) -> int:

@@ -117,7 +117,7 @@ class Explain:
             )
         yield from self._gang(row)
         yield from self._limits(body)
-        yield from reservations.reasons(self.world, task, row, self.books.expected_s(body))
+        yield from reservations.reasons(self.world, task, row, self.books.profiles.expected_s(body))
         yield self._room(row, body)
 
     def _held(self, task: int, row: TaskRow, body: Task) -> Iterator[Found]:

@@ -45,9 +45,8 @@ PRESETS = {
     "packing": _core.POLICY_PACKING,
     "clustering": _core.POLICY_CLUSTERING,
     "fgd": _core.POLICY_FGD,
-    **dict.fromkeys(
-        BLENDED, _core.POLICY_PACK
-    ),  # nodes by weights that every shape has (ranking); devices as pack takes them
+    # nodes by weights that every shape has (ranking); devices as pack takes them
+    **dict.fromkeys(BLENDED, _core.POLICY_PACK),
 }
 
 

@@ -141,7 +141,7 @@ class World:
 
     def body(self, task: int) -> Task:
         """The task's body (without id, deadline and priority)."""
-        return self.books.templates.task(self.core.task(task).template)
+        return self.books.body(task)
 
     def session(self, node: str) -> int:
         """Session of the node's link, 0 when it never joined this daemon."""
