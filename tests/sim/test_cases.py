@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-COMMAND = f"{sys.executable} -m hetsched.sim {{scenario}} --events {{events}} --json"
+COMMAND = f"{sys.executable} -m hetsched simulate {{scenario}} --events {{events}} --json"
 
 
 @pytest.fixture(scope="module")

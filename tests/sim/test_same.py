@@ -30,7 +30,7 @@ def test_so_do_two_processes_whatever_their_hash_seed(tmp_path: Path, root: Path
     first = Run(tmp_path, BUSY)
     for hash_seed in ("1", "2"):
         log = tmp_path / f"{hash_seed}.jsonl"
-        command = [sys.executable, "-m", "hetsched.sim", str(tmp_path / "scenario.yaml"), "--events", str(log)]
+        command = [sys.executable, "-m", "hetsched", "simulate", str(tmp_path / "scenario.yaml"), "--events", str(log)]
         env = {**os.environ, "PYTHONHASHSEED": hash_seed}
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=root, env=env)
         assert log.read_bytes() == first.bytes

@@ -90,7 +90,7 @@ def run_as_a_program(nodes: Path, tasks: Path, placements: Path) -> float:
     """Seconds of processor time that the whole program took: what the clock would say if it had the machine to itself."""
     files = ["--nodes", str(nodes), "--tasks", str(tasks), "--placements", str(placements)]
     before = os.times()
-    subprocess.run([sys.executable, "-m", "hetsched.sim", *files], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "hetsched", "simulate", *files], check=True, capture_output=True)
     after = os.times()
     return after.children_user + after.children_system - before.children_user - before.children_system
 
