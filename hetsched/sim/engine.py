@@ -66,9 +66,8 @@ class Engine:
         self._asked: dict[int, Submission] = {}
         self._tickets = 0
         self._agenda = Agenda()
-        self.machines = Machines(
-            scenario.nodes, self._agenda, round(scenario.config.agent.lease * NS), self._tasks.__getitem__
-        )
+        lease_ns = round(scenario.config.agent.lease * NS)
+        self.machines = Machines(scenario.nodes, self._agenda, lease_ns, self._tasks.__getitem__, scenario.speeds)
         self._verbs = self._table()
         self._to_drop: dict[str, None] = {}
         self._dropping: set[str] = set()

@@ -24,17 +24,20 @@ from hetsched.scheduler.messages import (
     Order,
 )
 from hetsched.sim.agenda import Agenda
+from hetsched.sim.speeds import Speeds
 
 NS = 1_000_000_000
 
 
 class SimAttempt(msgspec.Struct, kw_only=True, eq=False):
-    """`done_before_ns`: work that earlier attempts had secured by checkpoints. `halted_ns`: when it was told to stop and worked no more."""
+    """`speed`: work done in a second. `done_before_ns`: work that earlier attempts had secured by checkpoints. `halted_ns`: when it was told
+    to stop and worked no more."""
 
     node: str
     task: str
     number: int
     started_ns: int
+    speed: float
     done_before_ns: int
     halted_ns: int | None = None
     is_over: bool = False
@@ -55,16 +58,22 @@ class SimNode(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Machines:
-    """All nodes. `task_of` gives the body that was submitted under an id."""
+    """All nodes. `task_of` gives the body that was submitted under an id, `speeds` how fast it truly runs where."""
 
     def __init__(
-        self, nodes: tuple[NodeSpec, ...], agenda: Agenda, lease_ns: int, task_of: Callable[[str], Task]
+        self,
+        nodes: tuple[NodeSpec, ...],
+        agenda: Agenda,
+        lease_ns: int,
+        task_of: Callable[[str], Task],
+        speeds: Speeds,
     ) -> None:
         self.nodes = {spec.name: SimNode(spec=spec) for spec in nodes}
         self.live: dict[str, SimAttempt] = {}
         self._agenda = agenda
         self._lease_ns = lease_ns
         self._task_of = task_of
+        self._speeds = speeds
         self._secured_ns: dict[str, int] = {}
 
     # -- what the file does to nodes
@@ -145,15 +154,19 @@ class Machines:
             task=order.task,
             number=order.attempt,
             started_ns=now_ns,
+            speed=self._speed(node.spec, order),
             done_before_ns=self._secured_ns.get(order.task, 0),
         )
         node.attempts[key] = self.live[order.task] = attempt
         if order.duration_s is not None:
             left_ns = max(0, round(order.duration_s * NS) - attempt.done_before_ns)
-            self._agenda.enter(now_ns + left_ns, partial(self._finished, attempt))
+            self._agenda.enter(now_ns + round(left_ns / attempt.speed), partial(self._finished, attempt))
         if order.time_limit_s is not None:
             self._agenda.enter(now_ns + round(order.time_limit_s * NS), partial(self._over_limit, attempt))
         return [AttemptStarted(node=node.spec.name, task=order.task, attempt=order.attempt)]
+
+    def _speed(self, node: NodeSpec, order: wire.Start) -> float:
+        return self._speeds.factor(self._task_of(order.task).kind, node, tuple(ident for ident, _ in order.devices))
 
     def _stop(self, node: SimNode, order: wire.Stop, now_ns: int) -> list[Input]:
         attempt = node.attempts.get((order.task, order.attempt))
@@ -214,7 +227,7 @@ class Machines:
         if attempt.succeeded or task.checkpoint is None:
             return
         until_ns = now_ns if attempt.halted_ns is None else attempt.halted_ns
-        worked_ns = attempt.done_before_ns + until_ns - attempt.started_ns
+        worked_ns = attempt.done_before_ns + round((until_ns - attempt.started_ns) * attempt.speed)
         every_ns = max(1, round(task.checkpoint * NS))
         self._secured_ns[attempt.task] = worked_ns // every_ns * every_ns
 

@@ -19,10 +19,11 @@ from hetsched.model.reader import unknown
 from hetsched.sim.plain import ScenarioRefused, as_words, list_of, moment_ns, seed_of, time_ns
 from hetsched.sim.read_events import check_names, happenings
 from hetsched.sim.scenario import Scenario
+from hetsched.sim.speeds import read_speeds
 
 T = TypeVar("T")
 
-KEYS = ("seed", "config", "nodes", "queues", "events", "until", "start", "name", "about")
+KEYS = ("seed", "config", "nodes", "queues", "events", "until", "start", "speeds", "name", "about")
 
 
 def load_scenario(path: Path) -> dict[str, Any]:
@@ -67,6 +68,7 @@ def read_scenario(
         nodes=nodes,
         queues=queues,
         happenings=tuple(ordered),
+        speeds=read_speeds(raw.get("speeds")),
         start_ns=moment_ns(raw.get("start")),
         until_ns=None if raw.get("until") is None else time_ns(raw["until"], "until"),
     )

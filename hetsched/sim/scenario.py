@@ -8,6 +8,7 @@ import msgspec
 
 from hetsched.config import Config
 from hetsched.model import NodeSpec, QueueSpec, Submission
+from hetsched.sim.speeds import Speeds
 
 VERBS = (
     "submit",
@@ -49,5 +50,6 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeSpec, ...]
     queues: tuple[QueueSpec, ...] = ()
     happenings: tuple[Happening, ...] = ()
+    speeds: Speeds = Speeds()
     start_ns: int = 0
     until_ns: int | None = None
