@@ -85,6 +85,12 @@ cdef struct AllocationRecord:
     uint16_t lifted_by         # while victims are searched: 1 + the unit that has it lifted, else 0. Owner: victims
 
 
+cdef struct UseRecord:
+    # What an allocation holds and does not use, as last measured; by its slot. Owner: overcommit.
+    int64_t cpu_idle           # milli
+    int64_t memory_idle        # bytes
+
+
 cdef struct DeviceRecord:
     # Owner: apply; the first six fields are set by add_node and never change.
     int64_t memory_bytes       # -1 unknown: never limits
@@ -103,8 +109,14 @@ cdef struct NodeRecord:
     # Owner: apply (free amounts, list), cluster doors (the rest), rank (`marked`).
     int64_t cpu_milli
     int64_t memory_bytes
-    int64_t cpu_free           # milli, claims taken off; negative while victims end
+    int64_t cpu_free           # milli, claims taken off; negative while victims end, and by what is lent
     int64_t memory_free        # bytes, likewise
+    int64_t cpu_soft           # milli that soft tasks hold or claim: part of what is not free
+    int64_t memory_soft        # bytes, likewise
+    int64_t cpu_idle           # milli that firm tasks hold and, as measured, do not use. Owner: overcommit
+    int64_t memory_idle        # bytes, likewise
+    int64_t cpu_extra          # derived: milli of it that may be lent now
+    int64_t memory_extra       # derived: bytes, likewise
     uint32_t device_first      # first of its run in `devices`; a free slot: next free slot
     uint32_t allocation_first  # head of the list of allocations, claims among them; NONE
     uint32_t allocations       # live ones, claims not counted
@@ -141,6 +153,7 @@ cdef struct ShapeRecord:
     uint8_t model_top          # longest list of models, at most 16
     uint16_t device_count      # devices asked in all
     uint8_t level_low          # lowest level above 0 of any node
+    uint8_t is_soft            # its tasks may stand on what others hold and do not use, and give way to them; see overcommit
     int64_t device_milli       # share asked in all
     uint8_t* levels            # a byte a node slot, NULL = 1 everywhere
     uint32_t levels_size       # bytes
@@ -286,6 +299,7 @@ cdef struct Plan:
     uint32_t node              # NONE: none yet
     uint8_t victim_qos         # most urgent victim
     int64_t lost
+    uint8_t is_reclaim         # it is for cpu or memory that soft victims hold
     uint32_t count             # devices of the preemptor
     uint32_t pieces[MAX_PIECES]
     Slots victims              # tasks
@@ -305,6 +319,9 @@ cdef struct Tables:
     Slots passing              # likewise: allocations that are claims, or are stopping
     int64_t lack_before        # likewise: what queues lacked of their guarantees before, milli
     int64_t blast_radius       # stopped devices per requested device, 0 = no cap
+    int64_t over_cpu           # thousandths of a node's cpu that may be lent beyond it, 0 = none
+    int64_t over_memory        # likewise of its memory
+    uint8_t taking             # while victims are searched: which soft tasks are among them, TAKING_*. Owner: overcommit
     uint64_t next_sequence
     uint64_t changes           # derived: grows with every change that could make a proof or a fit possible
     uint64_t frees             # derived: grows when capacity or room for somebody grew
@@ -357,6 +374,9 @@ cdef struct Tables:
     uint32_t allocations_capacity
     uint32_t allocations_free
     uint32_t allocations_count
+    UseRecord* uses            # by allocation slot; those beyond the end use all they hold
+    uint32_t uses_used
+    uint32_t uses_capacity
     Arena pieces
 
     NodeRecord* nodes

@@ -34,7 +34,9 @@ HELD_OPERATOR: Final[int]
 HELD_DEPENDENCY: Final[int]
 CLAIMING: Final[int]  # a preemptor whose victims have not all ended; holds a claim, is in no lane
 DEADLINE_RELATIVE: Final[int]
-SHAKEN: Final[int]  # evicted twice within DAMPED_NS: not evictable until DAMPED_NS after its next start. The core's own, never given
+SHAKEN: Final[
+    int
+]  # evicted twice within DAMPED_NS: not evictable until DAMPED_NS after its next start. The core's own, never given
 DAMPED_NS: Final[int]
 
 # ---- lanes of a placement, presets, resources of a queue
@@ -46,7 +48,9 @@ POLICY_FRAGMENT: Final[int]
 POLICY_PACK: Final[int]
 POLICY_SPREAD: Final[int]
 POLICY_FIRST_FIT: Final[int]
-TERM_NAMES: Final[tuple[str, ...]]  # of the weights of set_shape_scores, in order: told, preset, fragment, pack, spread, load
+TERM_NAMES: Final[
+    tuple[str, ...]
+]  # of the weights of set_shape_scores, in order: told, preset, fragment, pack, spread, load
 POLICY_PRICE: Final[int]
 POLICY_RANDOM: Final[int]  # this one and the following as published (_core/published.pxi)
 POLICY_BEST_FIT: Final[int]
@@ -59,7 +63,8 @@ RESOURCE_MEMORY: Final[int]
 RESOURCE_KIND: Final[int]  # 2
 MAX_KINDS: Final[int]  # 16
 MAX_MODELS: Final[int]  # 64
-REASON_PREEMPTED: Final[int]  # 1: the one reason code that the core gives by itself; all others are passed through
+REASON_PREEMPTED: Final[int]  # 1: a reason code that the core gives by itself; all but these two are passed through
+REASON_RECLAIM: Final[int]  # 11: stopped for cpu or memory that was lent to it
 STATE_NAMES: Final[tuple[str, ...]]  # index = state
 CHECKED_BUILD: Final[bool]  # HETSCHED_CHECKED=1: every core calls check() after every door, whatever `checked` says
 
@@ -133,9 +138,7 @@ class Core:
         """Replay. Raises ValueError naming the byte offset where a record is malformed or contradicts the tables."""
 
     # ------------------------------------------------------------------ cluster (no facts)
-    def add_node(
-        self, cpu_milli: int, memory_bytes: int, devices: Sequence[tuple[int, int, int, int, int]]
-    ) -> int:
+    def add_node(self, cpu_milli: int, memory_bytes: int, devices: Sequence[tuple[int, int, int, int, int]]) -> int:
         """devices: (kind, model or -1, memory_bytes or -1 if unknown, numa or -1, nvlink group or -1). Starts open. At most 64 devices."""
     def remove_node(self, node: int) -> None:
         """Only when nothing is allocated or claimed there (ValueError)."""
@@ -148,16 +151,28 @@ class Core:
     def set_order(self, order: int) -> None:
         """Who goes first within a level: ORDER_DRF by fair share, priority, deadline; ORDER_WEIGHTED by urgency, match and efficiency."""
     def set_policy(self, policy: int) -> None: ...
+    def set_overcommit(self, cpu_milli: int, memory_milli: int) -> None:
+        """Most that a node lends to soft tasks beyond its own, in thousandths of its cpu and memory; 0 = nothing. No fact: it follows from
+        configuration and words."""
     def add_queue(self, parent: int, weight: int) -> int: ...
-    def set_queue(self, queue: int, weight: int, guaranteed: Sequence[tuple[int, int]], limit: Sequence[tuple[int, int]]) -> None:
+    def set_queue(
+        self, queue: int, weight: int, guaranteed: Sequence[tuple[int, int]], limit: Sequence[tuple[int, int]]
+    ) -> None:
         """(resource, amount) pairs; limits hold for the queue and everything below it, and are hard."""
 
     # ------------------------------------------------------------------ shapes (no facts)
     def add_shape(
-        self, cpu_milli: int, memory_bytes: int, asks: Sequence[tuple[int, int, int, int, int, Collection[int]]], same: int
+        self,
+        cpu_milli: int,
+        memory_bytes: int,
+        asks: Sequence[tuple[int, int, int, int, int, Collection[int]]],
+        same: int,
+        *,
+        soft: bool = False,
     ) -> int:
         """asks: (kind, whole, parts, part_milli, memory_bytes per device, models best first, in a set: as good as each other; empty = any), one per kind, at most 4.
-        same: 0 none, 1 all devices on one NUMA node, 2 in one NVLink group (required)."""
+        same: 0 none, 1 all devices on one NUMA node, 2 in one NVLink group (required). `soft`: may stand on cpu and memory that others hold and do
+        not use, and gives way to them."""
     def set_shape_node(self, shape: int, node: int, level: int) -> None:
         """What only words can say of a pair: 0 ruled out (selector, taint), 1..7 allowed, higher is liked better (data, PreferNoSchedule)."""
     def set_shape_nodes(self, shape: int, levels: bytes) -> None:
@@ -204,6 +219,11 @@ class Core:
         """fact. PLACED → RUNNING (no-op if STOPPING or already RUNNING)."""
     def stop(self, task: int, reason: int, by: int = ...) -> None:
         """fact. PLACED or RUNNING → STOPPING. It holds its devices until ended/requeued/backed_off."""
+    def set_use(self, task: int, cpu_milli: int, memory_bytes: int) -> None:
+        """What its live attempt uses, as measured (no fact: words say it); below 0 = not known, so all that it holds."""
+    def give_back(self, node: int, by: int) -> int:
+        """fact(s). Where firm tasks use and soft ones hold more than the node has, the fewest and least urgent of the soft ones are told to stop
+        (REASON_RECLAIM, by that owner). Returns how many."""
     def ended(self, task: int, state: int, reason: int) -> None:
         """fact. Any live or waiting state → terminal; releases what it held; a claim that waited for it may become a placement (fact)."""
     def requeue(self, task: int, reason: int, *, hold: int = 0, preempted: bool = False) -> None:
@@ -277,6 +297,8 @@ class Core:
         `ever` = could take one if empty and open."""
     def node_state(self, node: int) -> tuple[int, int, int, int, int]:
         """(cpu_free_milli, memory_free_bytes, cpu_milli, memory_bytes, live allocations). Free counts claims as taken; may be negative while victims end."""
+    def lent(self, node: int) -> tuple[tuple[int, int, int, int], tuple[int, int, int, int]]:
+        """For cpu and memory: (held by soft tasks, held by others and not used, of that may be lent, lent or claimed beyond the node's own)."""
     def device_state(self, node: int, device: int) -> tuple[int, int, bool]:
         """(share_used_milli by live attempts, memory_used_bytes by live attempts, usable)."""
     def queue_used(self, queue: int) -> list[int]:

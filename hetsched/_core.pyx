@@ -8,7 +8,7 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   fit                                        where it can go, on which devices, and what holding them means
   fragment, price, published, terms          how good a node is, each in its way
   score, rank                                where it goes best
-  gang, damping, reclaim, lift, victims      what could be done about it
+  gang, damping, reclaim, overcommit, lift, victims  what could be done about it
   reserve, decide                            what is done about it
   allocate, apply, facts                     what it does to the tables, and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
@@ -87,7 +87,8 @@ cdef enum:
     POLICY_CLUSTERING_ = 9
     POLICY_FGD_ = 10
     POLICIES = 11
-    STOP_PREEMPTED = 1         # the one reason code that the core gives by itself
+    STOP_PREEMPTED = 1         # the reason codes that the core gives by itself
+    STOP_RECLAIM = 11
     AGE_MOST = 100             # points of priority
     LOOK_BEHIND = 64           # tasks of a lane that may be passed over
 
@@ -105,7 +106,7 @@ POLICY_FRAGMENT, POLICY_PACK, POLICY_SPREAD, POLICY_FIRST_FIT, POLICY_PRICE = ra
 POLICY_RANDOM, POLICY_BEST_FIT, POLICY_DOT_PRODUCT, POLICY_PACKING, POLICY_CLUSTERING, POLICY_FGD = range(5, 11)
 RESOURCE_CPU, RESOURCE_MEMORY, RESOURCE_KIND = 0, 1, 2
 MAX_KINDS, MAX_MODELS = 16, 64
-REASON_PREEMPTED = STOP_PREEMPTED
+REASON_PREEMPTED, REASON_RECLAIM = STOP_PREEMPTED, STOP_RECLAIM
 CHECKED_BUILD = bool(HETSCHED_CHECKED)
 (F_TURN, F_WORDS, F_PLACED, F_STARTED, F_STOPPING, F_ENDED, F_REQUEUED, F_BACKED_OFF, F_READY, F_HELD, F_CLAIMED, F_UNCLAIMED,
  F_PRIORITISED, F_FORGOTTEN) = range(1, 15)
@@ -118,6 +119,7 @@ include "_core/layout.pxi"
 include "_core/lanes.pxi"
 include "_core/ageing.pxi"
 include "_core/order.pxi"
+include "_core/overcommit.pxi"
 include "_core/fit.pxi"
 include "_core/fragment.pxi"
 include "_core/price.pxi"
@@ -129,6 +131,7 @@ include "_core/damping.pxi"
 include "_core/reclaim.pxi"
 include "_core/lift.pxi"
 include "_core/victims.pxi"
+include "_core/give_back.pxi"
 include "_core/weighted.pxi"
 include "_core/reserve.pxi"
 include "_core/decide.pxi"

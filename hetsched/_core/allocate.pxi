@@ -52,6 +52,7 @@ cdef int give_allocation(Tables* t, uint32_t slot) except -1 nogil:
     cdef TaskRecord* task = &t.tasks[record.task]
     hold_room(t, record.node, &t.shapes[task.shape], pieces_of(t, record), record.count, -1)
     hold_queue(t, task.queue, &t.shapes[task.shape], -1)
+    use_all(t, slot)
     if record.previous_on_node != NONE_:
         t.allocations[record.previous_on_node].next_on_node = record.next_on_node
     else:

@@ -117,7 +117,7 @@ cdef int sum_device(Tables* t, uint32_t node, uint32_t device, Sums* sums) excep
 
 cdef int check_nodes(Tables* t) except -1:
     cdef uint32_t node, device, slot
-    cdef int64_t cpu, memory, cpu_live, memory_live
+    cdef int64_t cpu, memory, cpu_live, memory_live, cpu_soft, memory_soft, cpu_idle, memory_idle
     cdef uint32_t live, claims
     cdef uint32_t evictable[LEVELS]
     cdef int64_t capacity[RESOURCES]
@@ -130,7 +130,7 @@ cdef int check_nodes(Tables* t) except -1:
         record = &t.nodes[node]
         if not record.is_present:
             continue
-        cpu = memory = cpu_live = memory_live = 0
+        cpu = memory = cpu_live = memory_live = cpu_soft = memory_soft = cpu_idle = memory_idle = 0
         live = claims = 0
         memset(evictable, 0, sizeof(evictable))
         slot = record.allocation_first
@@ -139,17 +139,25 @@ cdef int check_nodes(Tables* t) except -1:
             shape = &t.shapes[t.tasks[t.allocations[slot].task].shape]
             cpu += shape.cpu_milli
             memory += shape.memory_bytes
+            cpu_soft += shape.cpu_milli if shape.is_soft else 0
+            memory_soft += shape.memory_bytes if shape.is_soft else 0
+            cpu_idle += t.uses[slot].cpu_idle if slot < t.uses_used else 0
+            memory_idle += t.uses[slot].memory_idle if slot < t.uses_used else 0
             if t.allocations[slot].is_claim:
                 claims += 1
             else:
                 live += 1
-                cpu_live += shape.cpu_milli
-                memory_live += shape.memory_bytes
+                cpu_live += 0 if shape.is_soft else shape.cpu_milli
+                memory_live += 0 if shape.is_soft else shape.memory_bytes
                 evictable[qos_of(&t.tasks[t.allocations[slot].task])] += is_evictable(&t.tasks[t.allocations[slot].task])
             slot = t.allocations[slot].next_on_node
         hold_that(record.cpu_free == record.cpu_milli - cpu and record.memory_free == record.memory_bytes - memory,
                   "a node's free amounts are its amounts less all allocations and claims", node)
-        hold_that(cpu_live <= record.cpu_milli and memory_live <= record.memory_bytes, "live attempts fit on their node", node)
+        hold_that(cpu_live <= record.cpu_milli and memory_live <= record.memory_bytes, "firm live attempts fit on their node", node)
+        hold_that(record.cpu_soft == cpu_soft and record.memory_soft == memory_soft, "a node counts what soft tasks hold", node)
+        hold_that(record.cpu_idle == cpu_idle and record.memory_idle == memory_idle, "a node counts what is held and not used", node)
+        hold_that(0 <= record.cpu_extra <= cpu_idle <= cpu - cpu_soft and 0 <= record.memory_extra <= memory_idle <= memory - memory_soft,
+                  "what is lent is held by firm tasks", node)
         hold_that(live == record.allocations and claims == record.claims, "a node counts its allocations and claims", node)
         hold_that(memcmp(evictable, record.evictable, sizeof(evictable)) == 0, "a node counts who could be stopped", node)
         for device in range(record.device_count):

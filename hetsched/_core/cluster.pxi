@@ -188,6 +188,12 @@ cdef class ClusterDoors(Tabled):
             self.t.order = <uint8_t> order
             sort_all_lanes(&self.t)
 
+    def set_overcommit(self, int64_t cpu_milli, int64_t memory_milli):
+        if not 0 <= cpu_milli <= 100000 or not 0 <= memory_milli <= 100000:
+            raise ValueError(f"overcommit {cpu_milli}, {memory_milli}: thousandths beyond a node's own from 0 to 100000")
+        set_ratios(&self.t, cpu_milli, memory_milli)
+        self._checked()
+
     # ------------------------------------------------------------------ queues
 
     def add_queue(self, parent, int64_t weight):

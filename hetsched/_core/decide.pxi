@@ -92,8 +92,8 @@ cdef int next_lane(Tables* t, int qos, uint32_t* lane) except -1 nogil:
 
 
 cdef inline bint may_claim(Tables* t, int qos) noexcept nogil:
-    """The lowest level has nobody below it, but a queue may take back from its equals."""
-    return qos < LEVELS - 1 or t.has_guarantees
+    """The lowest level has nobody below it, but a queue may take back from its equals, and whoever is firm from who is not."""
+    return qos < LEVELS - 1 or t.has_guarantees or lends(t)
 
 
 cdef int claims_first(Tables* t, uint32_t head, int qos, uint8_t code) except -1 nogil:

@@ -55,6 +55,7 @@ cdef void digest_cluster(Tables* t, uint64_t* digest) noexcept nogil:
         memcpy(&node, &t.nodes[slot], sizeof(NodeRecord))
         node.allocation_first = 0
         node.marked = 0
+        node.cpu_extra = node.memory_extra = 0
         memset(node.evictable, 0, sizeof(node.evictable))
         mix_bytes(digest, &node, sizeof(NodeRecord))
     mix_bytes(digest, t.devices, t.devices_used * sizeof(DeviceRecord))
@@ -70,7 +71,7 @@ cdef void digest_rules(Tables* t, uint64_t* digest) noexcept nogil:
         mix_in(digest, <uint64_t> shape.cpu_milli)
         mix_in(digest, <uint64_t> shape.memory_bytes)
         mix_in(digest, <uint64_t> shape.popularity)
-        mix_in(digest, shape.same)
+        mix_in(digest, shape.same | <uint64_t> shape.is_soft << 8)
         mix_bytes(digest, shape.asks, sizeof(shape.asks))
         for at in range(t.nodes_used):
             mix_in(digest, level_of(shape, at))
@@ -98,6 +99,7 @@ cdef uint64_t digest_tables(Tables* t) noexcept nogil:
     memset(scalars.piece_free, 0, sizeof(scalars.piece_free))
     mix_bytes(&digest, &scalars, sizeof(Scalars))
     mix_bytes(&digest, t.checkpoints, <size_t> t.checkpoints_used * sizeof(int64_t))
+    mix_bytes(&digest, t.uses, t.uses_used * sizeof(UseRecord))
     mix_bytes(&digest, t.templates, t.templates_used * sizeof(TemplateRecord))
     mix_bytes(&digest, t.evictions, t.evictions_used * sizeof(EvictionRecord))
     digest_tasks(t, &digest)

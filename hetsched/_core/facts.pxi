@@ -79,7 +79,7 @@ cdef int do_claimed(Tables* t, uint32_t task, uint32_t node, uint8_t lane, int64
         put32(&t.facts, victims[at])
     apply_claimed(t, task, node, lane, cost, pieces, count, <uint8_t*> victims, victim_count)
     for at in range(victim_count):
-        do_stopping(t, victims[at], STOP_PREEMPTED, task)
+        do_stopping(t, victims[at], STOP_RECLAIM if t.plan.is_reclaim and is_soft(t, victims[at]) else STOP_PREEMPTED, task)
     return 0
 
 

@@ -190,7 +190,7 @@ cdef inline uint8_t level_of(ShapeRecord* shape, uint32_t node) noexcept nogil:
 
 
 cdef inline bint has_base(NodeRecord* node, ShapeRecord* shape) noexcept nogil:
-    return node.cpu_free >= shape.cpu_milli and node.memory_free >= shape.memory_bytes
+    return cpu_room(node, shape) >= shape.cpu_milli and memory_room(node, shape) >= shape.memory_bytes
 
 
 cdef int fit(Tables* t, uint32_t slot, ShapeRecord* shape, uint32_t* pieces, int* worst) noexcept nogil:
@@ -214,6 +214,9 @@ cdef void hold_room(Tables* t, uint32_t slot, ShapeRecord* shape, uint32_t* piec
     cdef int at
     node.cpu_free -= sign * shape.cpu_milli
     node.memory_free -= sign * shape.memory_bytes
+    if shape.is_soft:
+        node.cpu_soft += sign * shape.cpu_milli
+        node.memory_soft += sign * shape.memory_bytes
     for at in range(count):
         device = t.devices + node.device_first + (pieces[at] & 0xFF)
         device.share_free -= <int16_t> (sign * <int> (pieces[at] >> 8))

@@ -17,8 +17,11 @@ cdef int64_t work_at_stake(Tables* t, TaskRecord* task) noexcept nogil:
 
 cdef inline bint may_stop(Tables* t, uint32_t slot, int preemptor_qos) noexcept nogil:
     cdef TaskRecord* task = &t.tasks[slot]
-    return (is_evictable(task) and (qos_of(task) > preemptor_qos or may_take_back(t, slot, preemptor_qos)) and t.allocations[task.place].claim == NONE_
-            and not is_damped(t, task))
+    if t.taking == TAKING_ONLY_SOFT:
+        return is_reclaimable(t, task)
+    return ((is_evictable(task) and (qos_of(task) > preemptor_qos or may_take_back(t, slot, preemptor_qos))
+             or t.taking and is_reclaimable(t, task) and qos_of(task) >= preemptor_qos)
+            and t.allocations[task.place].claim == NONE_ and not is_damped(t, task))
 
 
 # ---------------------------------------------------------------- units
@@ -79,6 +82,8 @@ cdef int gather_units(Tables* t, uint32_t node, int preemptor_qos) except -1 nog
                 add_unit(t, task, NONE_)
             elif not has_whole(t, gang, False) and whole_gang_may_stop(t, gang, preemptor_qos):
                 add_unit(t, task, gang)
+            elif t.taking == TAKING_ONLY_SOFT and not has_whole(t, gang, False):
+                add_unit(t, task, NONE_)     # it stands on what others need: its gang falls short
         slot = t.allocations[slot].next_on_node
     sort_units(t)
     return 0
@@ -122,6 +127,7 @@ cdef inline void lift_task(Tables* t, uint32_t task, int sign) noexcept nogil:
     cdef AllocationRecord* record = &t.allocations[t.tasks[task].place]
     cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
     hold_room(t, record.node, shape, pieces_of(t, record), record.count, -sign)
+    hold_idle(t, t.tasks[task].place, -sign)
     hold_queue(t, t.tasks[task].queue, shape, -sign)
 
 

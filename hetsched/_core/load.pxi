@@ -62,6 +62,7 @@ cdef int load_tables(Tables* t, dict sections) except -1:
     t.gangs_used = fill(<void**> &t.gangs, &t.gangs_capacity, sizeof(GangRecord), sections["gangs"])
     t.evictions_used = fill(<void**> &t.evictions, &t.evictions_capacity, sizeof(EvictionRecord), sections["evictions"])
     t.templates_used = fill(<void**> &t.templates, &t.templates_capacity, sizeof(TemplateRecord), sections["templates"])
+    t.uses_used = fill(<void**> &t.uses, &t.uses_capacity, sizeof(UseRecord), sections["uses"])
     levels = unpacked(sections["levels"])
     for at in range(t.shapes_used):
         t.shapes[at].levels = NULL
@@ -98,6 +99,7 @@ cdef int rebuild(Tables* t) except -1 nogil:
             t.queues[at].active_at[part] = NONE_
     for at in range(t.nodes_used):
         t.nodes[at].marked = False
+        lend(t, &t.nodes[at])
         memset(t.nodes[at].evictable, 0, sizeof(t.nodes[at].evictable))
         if t.nodes[at].is_present:
             t.nodes_count += 1

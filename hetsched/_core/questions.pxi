@@ -92,6 +92,12 @@ cdef class Questions(PricingDoors):
         record = self.t.nodes[node]
         return record.cpu_free, record.memory_free, record.cpu_milli, record.memory_bytes, record.allocations
 
+    def lent(self, uint32_t node):
+        self._node(node)
+        record = self.t.nodes[node]
+        return ((record.cpu_soft, record.cpu_idle, record.cpu_extra, max(0, -record.cpu_free)),
+                (record.memory_soft, record.memory_idle, record.memory_extra, max(0, -record.memory_free)))
+
     def device_state(self, uint32_t node, uint32_t device):
         self._device(node, device)
         record = self.t.devices[self.t.nodes[node].device_first + device]

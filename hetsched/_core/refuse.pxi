@@ -13,8 +13,8 @@ cdef const char* refuse_placed(Tables* t, uint32_t task, uint32_t node) noexcept
         if t.allocations[t.tasks[task].place].victims > 0:
             return "its claim waits for victims"
         return NULL
-    if has_base(&t.nodes[node], &t.shapes[t.tasks[task].shape]):
-        return NULL
+    if is_soft(t, task) or has_base(&t.nodes[node], &t.shapes[t.tasks[task].shape]):
+        return NULL            # what may be lent hangs on a configuration that may have changed
     return "the node has no room"
 
 

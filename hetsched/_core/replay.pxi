@@ -40,7 +40,7 @@ cdef const char* refuse_victims(Tables* t, uint32_t task, const uint8_t* at, int
         return "a claim needs victims"
     for one in range(count):
         victim = get32(at + 4 * one)
-        if victim >= t.tasks_used or not is_evictable(&t.tasks[victim]) or qos_of(&t.tasks[victim]) < qos_of(&t.tasks[task]):
+        if victim >= t.tasks_used or not (is_evictable(&t.tasks[victim]) or is_reclaimable(t, &t.tasks[victim])) or qos_of(&t.tasks[victim]) < qos_of(&t.tasks[task]):
             return "a victim may not be stopped for it"
         if t.allocations[t.tasks[victim].place].claim != NONE_:
             return "a victim may not be stopped for it"

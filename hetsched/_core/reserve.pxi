@@ -229,17 +229,16 @@ cdef bint leaves_room(Tables* t, uint32_t node, ShapeRecord* shape, uint32_t* pi
     cdef uint32_t at, slot
     cdef int worst, found
     cdef bint fits = True
-    cdef int64_t cpu_free = t.nodes[node].cpu_free
-    cdef int64_t memory_free = t.nodes[node].memory_free
+    cdef NodeRecord before = t.nodes[node]
     cdef DeviceRecord devices[MAX_PIECES]
     cdef DeviceRecord* first = t.devices + t.nodes[node].device_first
-    cdef uint8_t is_open = t.nodes[node].is_open
     memcpy(devices, first, t.nodes[node].device_count * sizeof(DeviceRecord))
     slot = t.nodes[node].allocation_first
     while slot != NONE_:
         if t.allocations[slot].lifted_by == 0 and end_of(t, &t.allocations[slot]) <= t.reserved_ns:
             hold_room(t, node, &t.shapes[t.tasks[t.allocations[slot].task].shape], pieces_of(t, &t.allocations[slot]),
                       t.allocations[slot].count, -1)
+            hold_idle(t, slot, -1)
         slot = t.allocations[slot].next_on_node
     if shape != NULL:
         hold_room(t, node, shape, pieces, count, 1)
@@ -250,9 +249,7 @@ cdef bint leaves_room(Tables* t, uint32_t node, ShapeRecord* shape, uint32_t* pi
             fits = found >= 0
             if fits:
                 hold_room(t, node, &t.shapes[t.tasks[t.seats[at].task].shape], kept, found, 1)
-    t.nodes[node].is_open = is_open
-    t.nodes[node].cpu_free = cpu_free
-    t.nodes[node].memory_free = memory_free
+    t.nodes[node] = before
     memcpy(first, devices, t.nodes[node].device_count * sizeof(DeviceRecord))
     return fits
 

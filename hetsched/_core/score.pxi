@@ -1,7 +1,7 @@
 # How good a node is for a shape, as a byte: 0 = does not fit, else the score + 1.
 #
-# Levels in lexicographic order, each coarse: position in the model list, level told by set_shape_node, nodes without devices for tasks
-# without; what is left of the range goes to the preset, all of it if the shape has no such preferences.
+# Levels in lexicographic order, each coarse: position in the model list, level told by set_shape_node, room that need not be lent (where
+# any is, see overcommit), nodes without devices for tasks without; what is left of the range goes to the preset, all of it if the shape has no such preferences.
 # fragment: see fragment. pack / spread: mean free fraction of what the shape asks for (cpu, memory, each kind), after placing; least /
 # most best. price: see price. first-fit, random: nothing. The other presets: see published. A shape with weights of its own is scored by
 # them instead: see terms.
@@ -67,10 +67,10 @@ cdef int free_after(NodeRecord* node, ShapeRecord* shape, NodeView* view, ClassV
     cdef int total = shared.free_after
     cdef int terms = shape.ask_count
     if shape.cpu_milli > 0:
-        total += <int> (<uint64_t> (node.cpu_free - shape.cpu_milli) * view.per_cpu >> 32)
+        total += <int> (<uint64_t> max(<int64_t> 0, node.cpu_free - shape.cpu_milli) * view.per_cpu >> 32)
         terms += 1
     if shape.memory_bytes > 0:
-        total += <int> ((<uint64_t> (node.memory_free - shape.memory_bytes) >> 20) * view.per_mebibyte >> 32)
+        total += <int> ((<uint64_t> max(<int64_t> 0, node.memory_free - shape.memory_bytes) >> 20) * view.per_mebibyte >> 32)
         terms += 1
     return max(0, min(1000, total // terms)) if terms > 0 else 500
 
@@ -136,6 +136,9 @@ cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* 
         levels = level_top - shape.level_low + 1
         steps *= levels
         step = step * levels + max(0, min(<int> level_of(shape, slot), level_top) - shape.level_low)
+    if lends(t):
+        steps *= 2
+        step = step * 2 + (node.cpu_free >= shape.cpu_milli and node.memory_free >= shape.memory_bytes)
     if blend == NULL and shape.ask_count == 0 and 0 < t.nodes_bare < t.nodes_count:
         steps *= 2
         step = step * 2 + (node.device_count == 0)

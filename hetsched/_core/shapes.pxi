@@ -6,7 +6,7 @@ cdef enum:
 
 cdef class ShapeDoors(ClusterDoors):
 
-    def add_shape(self, cpu_milli, memory_bytes, asks, int same):
+    def add_shape(self, cpu_milli, memory_bytes, asks, int same, *, bint soft=False):
         cdef Tables* t = &self.t
         cdef ShapeRecord* shape
         rows = [tuple(row) for row in asks]
@@ -24,6 +24,7 @@ cdef class ShapeDoors(ClusterDoors):
         shape.cpu_milli = cpu_milli
         shape.memory_bytes = memory_bytes
         shape.same = <uint8_t> same
+        shape.is_soft = soft
         shape.level_top = 1
         shape.level_low = 1
         shape.column = NONE_

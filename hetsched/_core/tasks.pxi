@@ -138,6 +138,20 @@ cdef class TaskDoors(TermDoors):
         do_stopping(&self.t, task, reason, by)
         self._checked()
 
+    def set_use(self, uint32_t task, int64_t cpu_milli, int64_t memory_bytes):
+        self._task(task)
+        self._refused(task, refuse_live(&self.t, task))
+        note_use(&self.t, task, cpu_milli, memory_bytes)
+        self._checked()
+
+    def give_back(self, uint32_t node, uint32_t by):
+        cdef int64_t stopped
+        self._node(node)
+        self._task(by)
+        stopped = give_back(&self.t, node, by)
+        self._checked()
+        return stopped
+
     def ended(self, uint32_t task, int state, uint8_t reason):
         self._task(task)
         self._refused(task, refuse_ended(&self.t, task, state))

@@ -32,9 +32,9 @@ cdef int reason_against(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept n
         for ask in range(loose.ask_count):
             loose.asks[ask].memory_bytes = 0
         return 4 if pick(t, devices, node.device_count, &loose, pieces, &worst) >= 0 else 3
-    if node.cpu_free < shape.cpu_milli or is_over_limit(t, slot, shape):
+    if cpu_room(node, shape) < shape.cpu_milli or is_over_limit(t, slot, shape):
         return 6
-    return 7 if node.memory_free < shape.memory_bytes else 8
+    return 7 if memory_room(node, shape) < shape.memory_bytes else 8
 
 
 cdef bint has_model(DeviceRecord* devices, int count, AskRecord* ask) noexcept nogil:

@@ -23,7 +23,7 @@ cdef bint is_hopeless(Tables* t, uint32_t node, ShapeRecord* shape, int preempto
         return True
     for qos in range(preemptor_qos + (t.owner == NONE_), LEVELS):
         evictable += record.evictable[qos]
-    return evictable == 0
+    return evictable == 0 and not may_reclaim_here(t, record, shape)
 
 
 cdef bint find_minimal(Tables* t, uint32_t task, uint32_t node, Slots* leaving) noexcept nogil:
@@ -98,6 +98,7 @@ cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogi
     for at in range(t.lifted.size):
         push(&plan.victims, t.lifted.at[at])
     plan.node = node
+    plan.is_reclaim = t.taking != TAKING_NONE
     plan.lost = lost
     plan.victim_qos = victim_qos
     plan.count = <uint32_t> gets_in(t, task, node, plan.pieces)
@@ -123,12 +124,14 @@ cdef int claim_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
         is_kept = is_closed_seat(t, node)
         t.nodes[node].is_open |= is_kept
         if not is_hopeless(t, node, shape, qos):
+            begin_taking(t, node, shape)
             gather_units(t, node, qos)
             if find_minimal(t, task, node, &leaving):
                 if not is_kept or delays_nobody(t, task, node):
                     keep_if_cheaper(t, task, node)
                 put_all_back(t)
         t.nodes[node].is_open &= not is_kept
+    t.taking = TAKING_NONE
     drop_slots(&leaving)
     if t.plan.node == NONE_:
         return 0

@@ -8,7 +8,7 @@
 
 MAGIC = b"hetcore5"
 SECTIONS = ("scalars", "tasks", "keys", "checkpoints", "allocations", "pieces", "nodes", "devices", "shapes", "queues", "gangs", "evictions",
-            "templates", "levels", "device_runs")
+            "templates", "levels", "device_runs", "uses")
 
 
 cdef bytes raw(const void* data, size_t size):
@@ -37,6 +37,7 @@ cdef struct Scalars:
     AgeClass ages[AGE_CLASSES]
     int64_t accepted_ns
     uint32_t ages_used
+    int64_t over_cpu, over_memory
 
 
 cdef void read_scalars(Tables* t, Scalars* scalars) noexcept nogil:
@@ -52,6 +53,7 @@ cdef void read_scalars(Tables* t, Scalars* scalars) noexcept nogil:
     memcpy(scalars.piece_free, t.pieces.free_first, sizeof(scalars.piece_free))
     memcpy(scalars.ages, t.ages, t.ages_used * sizeof(AgeClass))
     scalars.ages_used, scalars.accepted_ns, scalars.order = t.ages_used, t.accepted_ns, t.order
+    scalars.over_cpu, scalars.over_memory = t.over_cpu, t.over_memory
 
 
 cdef void write_scalars(Tables* t, const Scalars* scalars) noexcept:
@@ -66,6 +68,7 @@ cdef void write_scalars(Tables* t, const Scalars* scalars) noexcept:
     memcpy(t.pieces.free_first, scalars.piece_free, sizeof(scalars.piece_free))
     memcpy(t.ages, scalars.ages, sizeof(scalars.ages))
     t.ages_used, t.accepted_ns, t.order = scalars.ages_used, scalars.accepted_ns, <uint8_t> scalars.order
+    t.over_cpu, t.over_memory = scalars.over_cpu, scalars.over_memory
 
 
 cdef class Whole(Questions):
@@ -91,6 +94,7 @@ cdef class Whole(Questions):
             raw(t.templates, t.templates_used * sizeof(TemplateRecord)),
             packed([raw(t.shapes[at].levels, t.shapes[at].levels_size) for at in range(t.shapes_used)]),
             packed([raw(t.device_runs[at].at, <size_t> t.device_runs[at].size * 4) for at in range(65)]),
+            raw(t.uses, t.uses_used * sizeof(UseRecord)),
         ]
         parts = [MAGIC]
         for section in sections:
@@ -130,6 +134,7 @@ cdef bytes plain_nodes(Tables* t):
     cdef uint32_t at
     for at in range(t.nodes_used):
         records[at].marked = False
+        records[at].cpu_extra = records[at].memory_extra = 0
         memset(records[at].evictable, 0, sizeof(records[at].evictable))
     return section
 

@@ -87,7 +87,7 @@ class TaskBody(msgspec.Struct, kw_only=True, omit_defaults=True):
     on_lost: str = "requeue"
     checkpoint: float | None = None
     stop_time: float | None = None
-    usage: dict[str, Any] | None = None
+    usage: float | dict[str, Any] | list[dict[str, Any]] | None = None
 
 
 class ArrayBody(msgspec.Struct, kw_only=True):

@@ -173,13 +173,6 @@ def _relations(config: Config) -> Iterator[str]:
         yield "server.tls_cert and server.tls_key belong together: give both or none"
 
 
-def _not_yet(config: Config) -> Iterator[str]:
-    """Keys of the contract that this version cannot honour: better said at the start than ignored."""
-    for name in ("cpu", "memory"):
-        if getattr(config.overcommit, name) != 1:
-            yield f"overcommit.{name} is not supported yet; leave it at 1 (off)"
-
-
 def _value(config: Config, key: str) -> float:
     section, name = key.split(".")
     value: float = getattr(getattr(config, section), name)
@@ -194,5 +187,4 @@ _RULES: tuple[Callable[[Config], Iterator[str]], ...] = (
     _ranges,
     _weights,
     _relations,
-    _not_yet,
 )

@@ -73,7 +73,8 @@ class Gang(Section, frozen=True, kw_only=True):
 
 
 class Overcommit(Section, frozen=True, kw_only=True):
-    """Ratios of promised to real capacity for best_effort guarantees; 1 = off."""
+    """Most that a node promises of its cpu and memory, over what it has; 1 = off. What is promised beyond the node is what tasks hold and
+    do not use, as measured, and only tasks with `guarantee: best_effort` stand on it."""
 
     cpu: float = 1.0
     memory: float = 1.0

@@ -5,6 +5,7 @@ Keys are `cpu`, `memory`, a device kind (or its Kubernetes name), and `KIND_memo
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -20,11 +21,13 @@ MOST_KINDS = 4
 """Device kinds in one task: as many as a shape of the core has room for."""
 
 MOST_MODELS = 16
+MOST_STEPS = 256
 KIND = re.compile(r"[a-z][a-z0-9-]{0,31}")
 kind_name = reader.text(32, KIND, "a lower-case word (gpu, tpu, fpga, npu, asic, ...)")
 model_name = reader.text(64)
 _cpu = reader.quantity(cpu_milli)
 _memory = reader.quantity(memory_bytes)
+_seconds = reader.seconds()
 _list_of_models = reader.items(model_name, MOST_MODELS)
 
 
@@ -144,16 +147,44 @@ _LONG: dict[str, reader.Reader[Any]] = {
 
 
 def read_usage(faults: Faults, pointer: str, raw: object) -> Usage:
-    """Reader of what a simulated task really uses: amounts like `resources`, those left out as asked."""
-    if not isinstance(raw, dict):
-        faults.wrong_type(pointer, "an object", raw)
+    """Reader of what a simulated task really uses: a part of all that it asks for (0.25), amounts like `resources`, those left out as
+    asked, or a list of either as objects with `at`, in order of time."""
+    if not isinstance(raw, list):
+        return _usage_step(faults, pointer, raw)
+    if not 0 < len(raw) <= MOST_STEPS:
+        faults.add(pointer, f"must have 1 to {MOST_STEPS} steps")
         return Usage()
-    used = read_resources(faults, pointer, raw)
+    steps = [_usage_step(faults, f"{pointer}/{index}", step) for index, step in enumerate(raw)]
+    for index, (before, after) in enumerate(itertools.pairwise(steps), 1):
+        if after.at <= before.at:
+            faults.add(f"{pointer}/{index}/at", "must be later than the step before")
+    first = steps[0] if steps[0].at == 0 else Usage()
+    return msgspec.structs.replace(first, later=tuple(steps[1:] if steps[0].at == 0 else steps))
+
+
+def _usage_step(faults: Faults, pointer: str, raw: object) -> Usage:
+    if isinstance(raw, int | float) and not isinstance(raw, bool):
+        return Usage(part_milli=_part(faults, pointer, raw))
+    if not isinstance(raw, dict):
+        faults.wrong_type(pointer, "an object, or a part from 0 to 1", raw)
+        return Usage()
+    amounts = {key: value for key, value in raw.items() if key not in ("at", "part")}
+    used = read_resources(faults, pointer, amounts)
     return Usage(
         cpu_milli=used.cpu_milli if "cpu" in raw else None,
         memory_bytes=used.memory_bytes if "memory" in raw else None,
         devices_milli={ask.kind: ask.total_milli for ask in used.devices},
+        part_milli=_part(faults, below(pointer, "part"), raw["part"]) if "part" in raw else 1000,
+        at=_seconds(faults, below(pointer, "at"), raw["at"]) if "at" in raw else 0.0,
     )
+
+
+def _part(faults: Faults, at: str, value: object) -> int:
+    milli = _milli(faults, at, value)
+    if milli > 1000:
+        faults.add(at, "must be a part from 0 to 1")
+        return 1000
+    return milli
 
 
 def read_amounts(faults: Faults, pointer: str, raw: object) -> dict[str, int]:

@@ -65,12 +65,21 @@ def _ask(ask: DeviceAsk) -> Any:
     return out
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: Usage) -> Any:
+    steps = [_usage_step(step) for step in (usage, *usage.later)]
+    return steps if usage.later else steps[0]
+
+
+def _usage_step(usage: Usage) -> dict[str, Any]:
     out: dict[str, Any] = {kind: milli_to_json(milli) for kind, milli in usage.devices_milli.items()}
     if usage.cpu_milli is not None:
         out["cpu"] = milli_to_json(usage.cpu_milli)
     if usage.memory_bytes is not None:
         out["memory"] = usage.memory_bytes
+    if usage.part_milli != 1000:
+        out["part"] = milli_to_json(usage.part_milli)
+    if usage.at:
+        out["at"] = usage.at
     return out
 
 

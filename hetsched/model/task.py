@@ -41,11 +41,15 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a simulated task really uses; None = as much as it asked for. Only overcommit looks at it."""
+    """What an attempt of a simulated task really uses; what is not said: `part_milli` thousandths of what it asked for.
+    `at`: from so many seconds after its start on, until the next of `later`. Only overcommit and feedback look at it."""
 
     cpu_milli: int | None = None
     memory_bytes: int | None = None
     devices_milli: dict[str, int] = {}
+    part_milli: int = 1000
+    at: float = 0.0
+    later: tuple[Usage, ...] = ()
 
 
 class Toleration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

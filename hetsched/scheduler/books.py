@@ -28,6 +28,7 @@ from hetsched.scheduler.lifecycle import STATE_OF_CODE
 from hetsched.scheduler.queues import Queues
 from hetsched.scheduler.reasons import Reason
 from hetsched.scheduler.templates import Templates, decode_body
+from hetsched.scheduler.uses import Uses
 
 QOS_OF_LEVEL = tuple(sorted(Qos, key=lambda qos: qos.level))
 OUTCOME = {
@@ -55,6 +56,7 @@ class Books:
         self.learns = True  # not in a copy that only plays at running (rehearse/image.py)
         self.gangs = Gangs(core, self.cluster)
         self.attempts = Attempts()
+        self.uses = Uses()
         self.backoff_until_ns: dict[int, int] = {}
         self.keys: OrderedDict[str, words.KeyRemembered] = OrderedDict()
         self.audit: deque[words.Audited] = deque(maxlen=config.limits.audit_kept)
@@ -76,6 +78,7 @@ class Books:
             words.Audited: self.audit.append,
             words.Counted: self._apply_counted,
             words.ProfilesImported: self._apply_profiles,
+            words.Measured: self._apply_measured,
             words.ShapeKnown: lambda word: self.templates.intern_shape(decode_body(word.body)),
         }
 
@@ -146,6 +149,11 @@ class Books:
         for profile in word.profiles:
             self.profiles.put(msgspec.structs.replace(profile, times_ms=list(profile.times_ms)))
 
+    def _apply_measured(self, word: words.Measured) -> None:
+        for task, cpu_milli, memory_bytes, utilization_milli in word.uses:
+            self.uses.measured(task, cpu_milli, memory_bytes, utilization_milli, word.at_ns)
+            self.core.set_use(task, cpu_milli, memory_bytes)
+
     def _apply_counted(self, word: words.Counted) -> None:
         self.event_seq, self.id_seq = word.event_seq, word.id_seq
 
@@ -205,6 +213,7 @@ class Books:
             self.attempts.over(task, OUTCOME.get(reason, "stopped"), reason, self.now_ns)
         else:
             self.attempts.over(task, "failed", reason, self.now_ns)
+        self.uses.over(task)
 
     def _record_claimed(
         self, task: int, node_slot: int, cost: int, grants: tuple[tuple[int, int], ...], victims: tuple[int, ...]

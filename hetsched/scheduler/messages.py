@@ -141,6 +141,23 @@ class DeviceHealth(Input, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class AttemptUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a live attempt uses of its node, as measured; `utilization_milli`: of the devices that it holds. -1: not measured."""
+
+    task: str
+    attempt: int
+    cpu_milli: int = -1
+    memory_bytes: int = -1
+    utilization_milli: int = -1
+
+
+class UseReported(Input, frozen=True, kw_only=True):
+    """Uses that changed enough to matter, of attempts on this node."""
+
+    node: str
+    uses: tuple[AttemptUse, ...]
+
+
 # ---------------------------------------------------------------------- outputs
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hetsched.scheduler.attempts import Attempt
+from hetsched.scheduler.uses import Use
 
 
 def iso(ns: int) -> str:
@@ -33,6 +34,12 @@ def attempt_json(attempt: Attempt) -> dict[str, Any]:
         "reason": attempt.reason or None,
         "exit_code": attempt.exit_code,
     }
+
+
+def use_json(use: Use) -> dict[str, Any]:
+    """What a live attempt uses, as far as it was measured."""
+    measured = {"cpu": use.cpu_milli / 1000, "memory": use.memory_bytes, "utilization": use.utilization_milli / 1000}
+    return {name: amount for name, amount in measured.items() if amount >= 0}
 
 
 def amounts_json(amounts: dict[str, int]) -> dict[str, Any]:

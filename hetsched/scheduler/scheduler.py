@@ -22,6 +22,7 @@ from hetsched.scheduler.books import Books
 from hetsched.scheduler.clients import Clients
 from hetsched.scheduler.due import Due
 from hetsched.scheduler.follow import Follow
+from hetsched.scheduler.measuring import Measuring, beyond
 from hetsched.scheduler.messages import Input, Turn
 from hetsched.scheduler.nodes import Nodes
 from hetsched.scheduler.ranking import Ranking
@@ -81,6 +82,7 @@ class Scheduler:
         self.core.set_order(_core.ORDER_WEIGHTED if config.order == "weighted" else _core.ORDER_DRF)
         self.core.set_policy(PRESETS[config.policy.preset])
         self.core.set_strand_limit(config.policy.strand_limit)
+        self.core.set_overcommit(*beyond(config))
         self._pricer = Pricer(self.core) if config.policy.preset == "price" else None
 
     def _table(self) -> dict[type[Input], Callable[[Any], None]]:
@@ -99,6 +101,7 @@ class Scheduler:
             messages.AttemptStarted: nodes.on_attempt_started,
             messages.AttemptEnded: nodes.on_attempt_ended,
             messages.DeviceHealth: nodes.on_device_health,
+            messages.UseReported: Measuring(self.world).on_use_reported,
         }
 
     # -- the turn

@@ -24,6 +24,7 @@ from hetsched.scheduler.gangs import Gang
 from hetsched.scheduler.lifecycle import WAITING_MASK, states_mask
 from hetsched.scheduler.templates import ShapeKey, Template
 from hetsched.scheduler.timers import Timer
+from hetsched.scheduler.uses import Use
 
 if TYPE_CHECKING:
     from hetsched.scheduler.world import World
@@ -51,6 +52,7 @@ class Saved(msgspec.Struct, frozen=True, array_like=True):
     event_seq: int
     id_seq: int
     profiles: list[Profile] = []
+    uses: list[tuple[int, Use]] = []
 
 
 class Whole(msgspec.Struct, frozen=True, array_like=True):
@@ -84,6 +86,7 @@ def words_of(books: Books, *, past: bool = True) -> Saved:
         event_seq=books.event_seq,
         id_seq=books.id_seq,
         profiles=books.profiles.save(),
+        uses=books.uses.save(),
     )
 
 
@@ -117,6 +120,7 @@ def unfold(config: Config, core: Core, saved: Saved) -> Books:
     books.audit.extend(saved.audit)
     books.ended.extend(saved.ended)
     books.profiles.load(saved.profiles)
+    books.uses.load(saved.uses)
     books.event_seq, books.id_seq = saved.event_seq, saved.id_seq
     return books
 

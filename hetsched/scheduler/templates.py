@@ -11,7 +11,7 @@ from collections.abc import Collection
 import msgspec
 
 from hetsched._core import Core
-from hetsched.model import DeviceAsk, NodeSpec, Resources, Task, Toleration
+from hetsched.model import DeviceAsk, Guarantee, NodeSpec, Qos, Resources, Task, Toleration
 from hetsched.policy.classify import task_type
 from hetsched.scheduler.cluster import Cluster
 from hetsched.scheduler.intern import Interned
@@ -42,7 +42,8 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShapeKey(msgspec.Struct, frozen=True, array_like=True):
-    """All that placing depends on. The last two only where nodes are ranked by them (`Templates.is_typed`), else one value for all."""
+    """All that placing depends on. Type and pattern only where nodes are ranked by them (`Templates.is_typed`), else one value for all.
+    `soft`: may stand on what others hold and do not use, and gives it back (_core/overcommit.pxi)."""
 
     resources: Resources
     node_selector: dict[str, tuple[str, ...]]
@@ -51,6 +52,7 @@ class ShapeKey(msgspec.Struct, frozen=True, array_like=True):
     same: int
     task_type: str = ""
     pattern: str | None = None
+    soft: bool = False
 
 
 def template_body(task: Task) -> bytes:
@@ -155,7 +157,8 @@ class Templates:
         same = 0
         if task.topology is not None and task.topology.required:
             same = SAME_CODES.get(task.topology.same, 0)
-        key = ShapeKey(task.resources, task.node_selector, task.tolerations, task.data, same)
+        soft = task.guarantee is Guarantee.best_effort and task.qos is not Qos.critical
+        key = ShapeKey(task.resources, task.node_selector, task.tolerations, task.data, same, soft=soft)
         if self.is_typed:
             key = msgspec.structs.replace(key, task_type=task_type(task), pattern=task.pattern)
         return key
@@ -180,6 +183,7 @@ class Templates:
                 key.resources.memory_bytes,
                 [self._ask(a) for a in key.resources.devices],
                 key.same,
+                soft=key.soft,
             )
             assert slot == len(self.shapes)
             self.shapes.append(key)

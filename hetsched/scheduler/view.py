@@ -17,7 +17,7 @@ from hetsched.scheduler.books import QOS_OF_LEVEL
 from hetsched.scheduler.explain import Explain
 from hetsched.scheduler.lifecycle import CODE_OF_STATE, EVERY_MASK, STATE_OF_CODE, states_mask
 from hetsched.scheduler.limits import OverLimit, over_limits
-from hetsched.scheduler.rendering import attempt_json, iso, placement_of
+from hetsched.scheduler.rendering import attempt_json, iso, placement_of, use_json
 from hetsched.scheduler.view_cluster import ClusterView
 from hetsched.scheduler.view_profiles import profiles_json
 from hetsched.scheduler.world import World
@@ -53,6 +53,9 @@ class View(ClusterView):
         out["spec"] = {**task_to_json(body), "id": ident, "priority": row.priority}
         out["attempts"] = [attempt_json(attempt) for attempt in attempts]
         out["preemptions"], out["failures"] = row.preemptions, row.failures
+        use = self.books.uses.by_task.get(task)
+        if use is not None:
+            out["used"] = use_json(use)
         claim = self.books.attempts.claims.get(task)
         if claim is not None:
             out["claim"] = self._explain.claim(task, claim)

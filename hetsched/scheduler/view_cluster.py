@@ -8,6 +8,7 @@ from hetsched import _core
 from hetsched.errors import NotFound
 from hetsched.scheduler.cluster import Node
 from hetsched.scheduler.lifecycle import LIVE_CODES, STATE_OF_CODE, states_mask
+from hetsched.scheduler.measuring import is_lending
 from hetsched.scheduler.rendering import amounts_json
 from hetsched.scheduler.world import World
 
@@ -50,7 +51,16 @@ class ClusterView:
             "labels": node.spec.labels,
             "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in node.spec.taints],
             "volumes": list(node.spec.volumes),
+            **self._lent(node),
         }
+
+    def _lent(self, node: Node) -> dict[str, Any]:
+        """What is held and not used, and who stands on it; nothing where nothing is lent."""
+        if not is_lending(self.world.config):
+            return {}
+        names = ("best_effort", "idle", "lendable", "lent")
+        (cpu, memory) = (dict(zip(names, amounts, strict=True)) for amounts in self.core.lent(node.slot))
+        return {"overcommit": {"cpu": {name: milli / 1000 for name, milli in cpu.items()}, "memory": memory}}
 
     def devices(self) -> list[dict[str, Any]]:
         """All devices of all nodes."""

@@ -140,6 +140,13 @@ class ProfilesImported(Word, frozen=True, array_like=True, tag=13):
     profiles: tuple[Profile, ...]
 
 
+class Measured(Word, frozen=True, array_like=True, tag=14):
+    """What live attempts use: (task, cpu in millicores, bytes, utilisation of its devices in thousandths); -1 = not measured."""
+
+    at_ns: int
+    uses: tuple[tuple[int, int, int, int], ...] = ()
+
+
 AnyWord = (
     Submitted
     | NodeKnown
@@ -154,6 +161,7 @@ AnyWord = (
     | Counted
     | ShapeKnown
     | ProfilesImported
+    | Measured
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -15,6 +15,7 @@ import msgspec
 from hetsched.errors import Problem
 from hetsched.model import Rejection, Submission, Task
 from hetsched.scheduler import Scheduler
+from hetsched.scheduler.measuring import is_lending
 from hetsched.scheduler.messages import (
     Cancel,
     DeviceHealth,
@@ -66,8 +67,14 @@ class Engine:
         self._asked: dict[int, Submission] = {}
         self._tickets = 0
         self._agenda = Agenda()
-        lease_ns = round(scenario.config.agent.lease * NS)
-        self.machines = Machines(scenario.nodes, self._agenda, lease_ns, self._tasks.__getitem__, scenario.speeds)
+        self.machines = Machines(
+            scenario.nodes,
+            self._agenda,
+            round(scenario.config.agent.lease * NS),
+            self._tasks.__getitem__,
+            scenario.speeds,
+            measures=is_lending(scenario.config),
+        )
         self._verbs = self._table()
         self._to_drop: dict[str, None] = {}
         self._dropping: set[str] = set()

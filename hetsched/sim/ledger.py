@@ -6,6 +6,7 @@ import msgspec
 
 from hetsched.model import NodeSpec, Task
 from hetsched.sim.energy import CORE_WATTS, IDLE_PART, device_watts
+from hetsched.sim.usage import really_used
 from hetsched.sim.weighted import Weighted, rounded
 
 Amounts = dict[str, float]
@@ -108,15 +109,14 @@ class Ledger:
 
 
 def _really_used(task: Task, given: Amounts) -> Amounts:
+    """Where usage has steps, as in the first one."""
     usage = task.usage
     if usage is None:
         return given
-    used = {name: min(amount, float(usage.devices_milli.get(name, amount))) for name, amount in given.items()}
-    if usage.cpu_milli is not None:
-        used["cpu"] = float(usage.cpu_milli)
-    if usage.memory_bytes is not None:
-        used["memory"] = float(usage.memory_bytes)
-    return used
+    part = usage.part_milli / 1000
+    used = {name: min(amount, float(usage.devices_milli.get(name, amount * part))) for name, amount in given.items()}
+    cpu_milli, memory_bytes, _ = really_used(task.resources, usage)
+    return {**used, "cpu": float(cpu_milli), "memory": float(memory_bytes)}
 
 
 def _ratio(part: float, whole: float) -> float:

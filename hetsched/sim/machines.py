@@ -12,19 +12,22 @@ from functools import partial
 import msgspec
 
 from hetsched import wire
-from hetsched.model import NodeSpec, Task
+from hetsched.model import NodeSpec, Task, Usage
 from hetsched.scheduler.messages import (
     AttemptEnded,
     AttemptReport,
     AttemptStarted,
+    AttemptUse,
     Input,
     NodeJoined,
     NodeLost,
     NodeSilent,
     Order,
+    UseReported,
 )
 from hetsched.sim.agenda import Agenda
 from hetsched.sim.speeds import Speeds
+from hetsched.sim.usage import really_used
 
 NS = 1_000_000_000
 
@@ -43,6 +46,7 @@ class SimAttempt(msgspec.Struct, kw_only=True, eq=False):
     is_over: bool = False
     succeeded: bool = False
     reason: str = ""
+    usage: Usage | None = None
 
 
 class SimNode(msgspec.Struct, kw_only=True, eq=False):
@@ -58,7 +62,8 @@ class SimNode(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Machines:
-    """All nodes. `task_of` gives the body that was submitted under an id, `speeds` how fast it truly runs where."""
+    """All nodes. `task_of` gives the body that was submitted under an id, `speeds` how fast it truly runs where. `measures`: what tasks use
+    is told, when it changes."""
 
     def __init__(
         self,
@@ -67,6 +72,7 @@ class Machines:
         lease_ns: int,
         task_of: Callable[[str], Task],
         speeds: Speeds,
+        measures: bool = False,
     ) -> None:
         self.nodes = {spec.name: SimNode(spec=spec) for spec in nodes}
         self.live: dict[str, SimAttempt] = {}
@@ -75,6 +81,7 @@ class Machines:
         self._task_of = task_of
         self._speeds = speeds
         self._secured_ns: dict[str, int] = {}
+        self._measures = measures
 
     # -- what the file does to nodes
 
@@ -89,7 +96,10 @@ class Machines:
         node.session += 1
         spec = msgspec.structs.replace(node.spec, boot_id=f"{name}/{node.boots}")
         reports = tuple(_report(attempt) for attempt in node.attempts.values())
-        return [NodeJoined(node=spec, session=node.session, attempts=reports)]
+        uses = [
+            self._used(one, one.usage) for one in node.attempts.values() if one.usage is not None and not one.is_over
+        ]
+        return [NodeJoined(node=spec, session=node.session, attempts=reports), *uses]
 
     def down(self, name: str, now_ns: int) -> list[Input]:
         """It is lost at this instant, with all that runs there."""
@@ -163,7 +173,36 @@ class Machines:
             self._agenda.enter(now_ns + round(left_ns / attempt.speed), partial(self._finished, attempt))
         if order.time_limit_s is not None:
             self._agenda.enter(now_ns + round(order.time_limit_s * NS), partial(self._over_limit, attempt))
-        return [AttemptStarted(node=node.spec.name, task=order.task, attempt=order.attempt)]
+        started = AttemptStarted(node=node.spec.name, task=order.task, attempt=order.attempt)
+        return [started, *self._measure(attempt, now_ns)]
+
+    def _measure(self, attempt: SimAttempt, now_ns: int) -> list[Input]:
+        """What it uses from its start on; and later, when that changes. A task that does not say uses what it asked for."""
+        task = self._task_of(attempt.task)
+        if task.usage is None or not self._measures:
+            return []
+        for step in task.usage.later:
+            at_ns = now_ns + round(step.at * NS)
+            self._agenda.enter(at_ns, partial(self._use, attempt, step))
+        return self._use(attempt, task.usage, now_ns)
+
+    def _use(self, attempt: SimAttempt, usage: Usage, _: int) -> list[Input]:
+        if attempt.is_over:
+            return []
+        attempt.usage = usage
+        return [self._used(attempt, usage)] if self.nodes[attempt.node].is_linked else []
+
+    def _used(self, attempt: SimAttempt, usage: Usage) -> Input:
+        task = self._task_of(attempt.task)
+        cpu_milli, memory_bytes, utilization_milli = really_used(task.resources, usage)
+        use = AttemptUse(
+            task=attempt.task,
+            attempt=attempt.number,
+            cpu_milli=cpu_milli,
+            memory_bytes=memory_bytes,
+            utilization_milli=utilization_milli,
+        )
+        return UseReported(node=attempt.node, uses=(use,))
 
     def _speed(self, node: NodeSpec, order: wire.Start) -> float:
         return self._speeds.factor(self._task_of(order.task).kind, node, tuple(ident for ident, _ in order.devices))

@@ -95,9 +95,10 @@ class World:
         gpu_memory: int = 0,
         models: tuple[int, ...] = (),
         same: int = 0,
+        soft: bool = False,
     ) -> int:
         asks = [(GPU, gpus, parts, part, gpu_memory * GIB, models)] if gpus or parts else []
-        slot: int = self.do("add_shape", cpu * 1000, memory * GIB, asks, same)
+        slot: int = self.do("add_shape", cpu * 1000, memory * GIB, asks, same, soft=soft)
         return slot
 
     def task(self, key: str, shape: int, **named: Any) -> int:

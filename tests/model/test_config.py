@@ -58,7 +58,6 @@ def test_sets_are_laid_over_the_file(tmp_path: Path) -> None:
         ("agent.heartbeat=14", "agent.lease"),
         ("overcommit.cpu=0.5", "overcommit.cpu"),
         ("limits.body_bytes=1Zi", "limits.body_bytes: unknown suffix"),
-        ("overcommit.cpu=2", "not supported yet"),
         ("defaults.cpu=-1", "defaults.cpu"),
         ("server.tls_cert=a.pem", "tls_key"),
         ("batch.size", "must look like"),

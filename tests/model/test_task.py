@@ -125,6 +125,17 @@ def test_nested_fields() -> None:
     assert task.usage == Usage(cpu_milli=500)
 
 
+@pytest.mark.parametrize("usage", [0.25, [{"cpu": 1}, {"at": 5, "part": 0.5}], [{"at": 5, "cpu": 1}]])
+def test_usage_may_be_a_part_or_steps(usage: Any) -> None:
+    task = parse_task({"resources": {"cpu": 1}, "usage": usage})
+    assert parse_task(task_to_json(task)) == task
+
+
+@pytest.mark.parametrize("usage", [1.5, -1, "much", [], [{"at": 5}, {"at": 5}], {"part": 2}, [0.5, {"at": 0}]])
+def test_usage_that_cannot_be_meant_is_refused(usage: Any) -> None:
+    assert any(pointer.startswith("/usage") for pointer in refused(usage=usage))
+
+
 def test_the_configured_cpu_is_for_those_who_say_none() -> None:
     defaults = TaskDefaults(cpu_milli=250)
     assert parse_task({"resources": {}}, defaults).resources.cpu_milli == 250
@@ -184,7 +195,9 @@ bodies = st.fixed_dictionaries(
         "env": st.dictionaries(words, st.text("ab =", max_size=5), max_size=2),
         "duration": st.floats(0, 1e6),
         "checkpoint": st.floats(0.1, 1e3),
-        "usage": st.fixed_dictionaries({}, optional={"cpu": amounts, "memory": st.integers(0, 9999)}),
+        "usage": st.fixed_dictionaries(
+            {}, optional={"cpu": amounts, "memory": st.integers(0, 9999), "part": st.sampled_from([0, 0.25, 1])}
+        ),
     },
 )
 

@@ -107,5 +107,8 @@ def test_openb_is_worth_what_was_published_here(shared: Path) -> None:
         for (cpu, memory, count, milli), times in asked.items()
     ]
     values = price(demand, {})[GPU].values
-    worth = {milli: round(12 * values[milli] / (1000 - BEGUN)) for milli in (160, 220, 230, 290, 320, 440, 460, 550, 650, 810)}
+    worth = {
+        milli: round(12 * values[milli] / (1000 - BEGUN))
+        for milli in (160, 220, 230, 290, 320, 440, 460, 550, 650, 810)
+    }
     assert worth == {160: 0, 220: 1, 230: 3, 290: 3, 320: 4, 440: 4, 460: 6, 550: 8, 650: 8, 810: 12}
