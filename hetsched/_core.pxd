@@ -103,6 +103,7 @@ cdef struct DeviceRecord:
     int16_t share_free         # milli, claims taken off; negative while victims end
     int16_t share_live         # milli, live attempts only
     uint8_t usable
+    int16_t pcie               # switch, -1 none; set by add_node
 
 
 cdef struct NodeRecord:
@@ -126,7 +127,7 @@ cdef struct NodeRecord:
     uint8_t device_count
     uint8_t is_present
     uint8_t is_open
-    uint8_t is_grouped         # some device has a numa or nvlink group
+    uint8_t is_grouped         # some device has a numa, nvlink or pcie group
     uint8_t marked             # derived: in `dirty`, its leaves are to be computed again
 
 
@@ -148,17 +149,18 @@ cdef struct ShapeRecord:
     int64_t popularity         # times asked, halved now and then; the weight in the mix
     AskRecord asks[MAX_ASKS]
     uint8_t ask_count
-    uint8_t same               # 0, 1 numa, 2 nvlink
+    uint8_t same               # 0, 1 numa, 2 nvlink, 3 pcie
     uint8_t level_top          # highest level told (1 if none)
     uint8_t model_top          # longest list of models, at most 16
     uint16_t device_count      # devices asked in all
     uint8_t level_low          # lowest level above 0 of any node
     uint8_t is_soft            # its tasks may stand on what others hold and do not use, and give way to them; see overcommit
+    uint8_t is_wish            # `same` is preferred, not required
     int64_t device_milli       # share asked in all
     uint8_t* levels            # a byte a node slot, NULL = 1 everywhere
     uint32_t levels_size       # bytes
     uint32_t pending           # derived: waiting tasks
-    uint32_t ask_class         # shapes with equal asks and `same` share a number
+    uint32_t ask_class         # shapes with equal asks, `same` and `is_wish` share a number
     uint32_t column            # derived: column of the score trees or NONE
     uint32_t lane_first        # derived: its lanes, linked
     uint64_t idle_since        # derived: value of `rounds` when its last waiting task left
@@ -171,6 +173,8 @@ cdef struct BlendRecord:
     int32_t weights[TERMS]     # by TERM_*
     int32_t total              # their sum
     uint8_t level_top          # higher levels of set_shape_node count as this one
+    uint8_t has_likes          # of devices that fit, some models are liked better
+    uint8_t liked[64]          # by model: 0 best
 
 
 cdef struct AgeClass:
@@ -247,6 +251,7 @@ cdef struct GangRecord:
     int64_t no_start_ns        # derived: until when no start is looked for
     uint8_t is_present
     uint8_t is_stale           # derived: in `stale_gangs`, its standing in the lanes is to be settled
+    int32_t wish               # a column in which they would like to share a domain, -1 none; -1 too where `column` is not
 
 
 cdef struct TreeRecord:
@@ -260,6 +265,7 @@ cdef struct ClassView:
     uint64_t stamp             # `views` when it was computed; older ones are void
     int32_t count              # devices picked, -1 if they do not suffice
     int32_t worst              # worst position in the model list
+    int32_t islands            # a wish to be together: islands over which the pieces lie, else 0
     int32_t loss               # price: tenths of a milli that the pieces take off what the devices are worth
     int32_t free_after         # pack, spread: sum over the kinds asked of the mean free milli a device once they are taken
     uint8_t has_lost
@@ -323,6 +329,7 @@ cdef struct Tables:
     int64_t over_memory        # likewise of its memory
     uint8_t taking             # while victims are searched: which soft tasks are among them, TAKING_*. Owner: overcommit
     uint64_t next_sequence
+    uint8_t* liked             # while devices are picked: of the shape, NULL = no model is liked better. Owner: fit
     uint64_t changes           # derived: grows with every change that could make a proof or a fit possible
     uint64_t frees             # derived: grows when capacity or room for somebody grew
     uint64_t rounds            # derived: calls of decide

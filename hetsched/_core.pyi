@@ -138,8 +138,9 @@ class Core:
         """Replay. Raises ValueError naming the byte offset where a record is malformed or contradicts the tables."""
 
     # ------------------------------------------------------------------ cluster (no facts)
-    def add_node(self, cpu_milli: int, memory_bytes: int, devices: Sequence[tuple[int, int, int, int, int]]) -> int:
-        """devices: (kind, model or -1, memory_bytes or -1 if unknown, numa or -1, nvlink group or -1). Starts open. At most 64 devices."""
+    def add_node(self, cpu_milli: int, memory_bytes: int, devices: Sequence[tuple[int, ...]]) -> int:
+        """devices: (kind, model or -1, memory_bytes or -1 if unknown, numa or -1, nvlink group or -1, PCIe switch or -1). The last may be
+        left out: none. Starts open. At most 64 devices."""
     def remove_node(self, node: int) -> None:
         """Only when nothing is allocated or claimed there (ValueError)."""
     def open_node(self, node: int, is_open: bool) -> None:
@@ -167,27 +168,31 @@ class Core:
         memory_bytes: int,
         asks: Sequence[tuple[int, int, int, int, int, Collection[int]]],
         same: int,
+        is_wish: bool = False,
         *,
         soft: bool = False,
     ) -> int:
         """asks: (kind, whole, parts, part_milli, memory_bytes per device, models best first, in a set: as good as each other; empty = any), one per kind, at most 4.
-        same: 0 none, 1 all devices on one NUMA node, 2 in one NVLink group (required). `soft`: may stand on cpu and memory that others hold and do
-        not use, and gives way to them."""
+        same: 0 none, 1 all devices on one NUMA node, 2 in one NVLink group, 3 on one PCIe switch; `is_wish`: preferred to all else, and the
+        fewest of them where it cannot be one; else required. `soft`: may stand on cpu and memory that others hold and do not use, and gives
+        way to them."""
     def set_shape_node(self, shape: int, node: int, level: int) -> None:
         """What only words can say of a pair: 0 ruled out (selector, taint), 1..7 allowed, higher is liked better (data, PreferNoSchedule)."""
     def set_shape_nodes(self, shape: int, levels: bytes) -> None:
         """The same for all node slots at once, one byte each."""
 
-    def set_shape_scores(self, shape: int, scores: bytes, weights: Sequence[int], level_top: int = 7) -> bool:
+    def set_shape_scores(
+        self, shape: int, scores: bytes, weights: Sequence[int], level_top: int = 7, models: Sequence[int] = ()
+    ) -> bool:
         """Score the shape by the weighted mean of terms instead of the preset. `scores`: the term `told`, a byte a node slot, 255 best, 0
         where none is given. `weights`: one a term of TERM_NAMES, at least 0; all 0 = the preset decides again. Levels above `level_top` count
-        as it. False if nothing changed. Derived: not dumped, not in the digest; tell it again after load and when nodes come."""
+        as it. `models`: which devices of a node a task without a list of models takes first, best first. False if nothing changed. Derived: not dumped, not in the digest; tell it again after load and when nodes come."""
     def shape_terms(self, shape: int, node: int) -> tuple[int, int]:
         """(byte told, mean free milli of all that the node has, as it is now), for people."""
 
     # ------------------------------------------------------------------ gangs (no facts)
-    def add_gang(self, size: int, min_size: int, column: int) -> int:
-        """column: -1 none; 0..7 members must share that domain; 8: one node."""
+    def add_gang(self, size: int, min_size: int, column: int, wish: int = -1) -> int:
+        """column: -1 none; 0..7 members must share that domain; 8: one node. `wish`: the same, preferred: one if it can be, else few."""
     def remove_gang(self, gang: int) -> None:
         """Only when all members that are still in the table have ended (ValueError); their rows say NONE from then on."""
 

@@ -5,10 +5,10 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   layout                                     memory, the arena of small blocks, the fact buffer, the index of ids
   accept                                     a task comes in
   lanes, ageing, order, weighted             who goes first
-  fit                                        where it can go, on which devices, and what holding them means
+  island, fit                                where it can go, on which devices, and what holding them means
   fragment, price, published, terms          how good a node is, each in its way
   score, rank                                where it goes best
-  gang, damping, reclaim, overcommit, lift, victims  what could be done about it
+  gang, gang_wish, damping, reclaim, overcommit, lift, victims  what could be done about it
   reserve, decide                            what is done about it
   allocate, apply, facts                     what it does to the tables, and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
@@ -120,6 +120,7 @@ include "_core/lanes.pxi"
 include "_core/ageing.pxi"
 include "_core/order.pxi"
 include "_core/overcommit.pxi"
+include "_core/island.pxi"
 include "_core/fit.pxi"
 include "_core/fragment.pxi"
 include "_core/price.pxi"
@@ -127,6 +128,7 @@ include "_core/published.pxi"
 include "_core/score.pxi"
 include "_core/rank.pxi"
 include "_core/gang.pxi"
+include "_core/gang_wish.pxi"
 include "_core/damping.pxi"
 include "_core/reclaim.pxi"
 include "_core/lift.pxi"

@@ -70,12 +70,14 @@ cdef class ClusterDoors(Tabled):
         cdef int at
         cdef NodeRecord* node
         cdef DeviceRecord* device
-        rows = [tuple(row) for row in devices]
+        rows = [(*row, -1)[:6] for row in devices]  # no switch is told: in none
         if len(rows) > 64:
             raise ValueError(f"{len(rows)} devices, a node has at most 64")
-        for kind, model, bytes_, numa, nvlink in rows:
-            if not 0 <= kind < 16 or not -1 <= model < 64 or bytes_ < -1 or not -1 <= numa < 32768 or not -1 <= nvlink < 32768:
-                raise ValueError(f"device {(kind, model, bytes_, numa, nvlink)}: kind 0..15, model -1..63, memory >= -1, groups -1..32767")
+        for kind, model, bytes_, numa, nvlink, pcie in rows:
+            if (not 0 <= kind < 16 or not -1 <= model < 64 or bytes_ < -1
+                    or any(not -1 <= group < 32768 for group in (numa, nvlink, pcie))):
+                raise ValueError(f"device {(kind, model, bytes_, numa, nvlink, pcie)}: kind 0..15, model -1..63, memory >= -1, "
+                                 "groups -1..32767")
         amount(cpu_milli, "cpu_milli")
         amount(memory_bytes, "memory_bytes")
         take_devices(t, <uint8_t> len(rows), &first)
@@ -93,15 +95,15 @@ cdef class ClusterDoors(Tabled):
         node.is_open = True
         for at in range(DOMAINS):
             node.domain[at] = -1
-        for at, (kind, model, bytes_, numa, nvlink) in enumerate(rows):
+        for at, (kind, model, bytes_, numa, nvlink, pcie) in enumerate(rows):
             device = &t.devices[first + at]
             memset(device, 0, sizeof(DeviceRecord))
-            device.kind, device.model, device.numa, device.nvlink = kind, model, numa, nvlink
+            device.kind, device.model, device.numa, device.nvlink, device.pcie = kind, model, numa, nvlink, pcie
             device.memory_bytes = bytes_
             device.memory_free = max(bytes_, 0)
             device.share_free = 1000
             device.usable = True
-            node.is_grouped |= numa >= 0 or nvlink >= 0
+            node.is_grouped |= named_levels(device) != 0
         t.nodes_count += 1
         if not rows:
             t.nodes_bare += 1

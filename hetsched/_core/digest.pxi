@@ -71,7 +71,7 @@ cdef void digest_rules(Tables* t, uint64_t* digest) noexcept nogil:
         mix_in(digest, <uint64_t> shape.cpu_milli)
         mix_in(digest, <uint64_t> shape.memory_bytes)
         mix_in(digest, <uint64_t> shape.popularity)
-        mix_in(digest, shape.same | <uint64_t> shape.is_soft << 8)
+        mix_in(digest, shape.same | <uint64_t> shape.is_soft << 8 | <uint64_t> shape.is_wish << 9)
         mix_bytes(digest, shape.asks, sizeof(shape.asks))
         for at in range(t.nodes_used):
             mix_in(digest, level_of(shape, at))
@@ -86,7 +86,7 @@ cdef void digest_rules(Tables* t, uint64_t* digest) noexcept nogil:
         gang = &t.gangs[slot]
         mix_in(digest, <uint64_t> gang.size << 32 | gang.min_size)
         mix_in(digest, <uint64_t> gang.succeeded << 32 | gang.members.size)
-        mix_in(digest, <uint64_t> <uint32_t> gang.column << 32 | gang.is_present)
+        mix_in(digest, <uint64_t> <uint32_t> gang.column << 32 | <uint64_t> (gang.wish + 1) << 8 | gang.is_present)
 
 
 cdef uint64_t digest_tables(Tables* t) noexcept nogil:

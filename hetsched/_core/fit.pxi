@@ -2,8 +2,9 @@
 #
 # Promises: exact. `pick` finds devices whenever some choice exists: whole devices need W wholly free ones, parts go to P different
 # other devices, partly used ones first; a free device can do whatever a partly used one can, so taking the W first never hurts.
-# Order of choice: best model, then the whole devices' island with the fewest free that suffices, then lowest index; for parts
-# best model, then the preset's choice (part_key; by default the partly used device with the smallest sufficient rest), then lowest index.
+# Order of choice: a wished island before all else; best model; then for whole devices together (see island); for parts the preset's choice
+# (part_key; by default the partly used device with the smallest sufficient rest), and a device that nobody uses yet from the island that
+# has the fewest of them; then lowest index.
 # A piece is device index | share_milli << 8; share 1000 means a whole device, and only that.
 
 cdef inline uint32_t piece_of(uint32_t device, uint32_t share_milli) noexcept nogil:
@@ -30,121 +31,172 @@ cdef inline bint has_room(DeviceRecord* device, AskRecord* ask) noexcept nogil:
     return device.share_free >= ask.part_milli and (device.memory_bytes < 0 or device.memory_free >= ask.memory_bytes)
 
 
-cdef inline int rank_of(DeviceRecord* device, AskRecord* ask) noexcept nogil:
-    return ask.rank[device.model] if ask.model_count > 1 else 0
+cdef inline int rank_of(Tables* t, DeviceRecord* device, AskRecord* ask) noexcept nogil:
+    """Position in the model list; where a task has none, among the models that its shape likes."""
+    if ask.model_count > 1:
+        return ask.rank[device.model]
+    return t.liked[device.model] if t.liked != NULL and device.model >= 0 else 0
 
 
-cdef inline int island_of(DeviceRecord* device, int by) noexcept nogil:
-    return device.numa if by == 1 else device.nvlink
-
-
-cdef int pick_ask(Tables* t, DeviceRecord* devices, int count, AskRecord* ask, int by, int island, uint64_t* taken,
-                  uint32_t* pieces, int* worst) noexcept nogil:
-    """Devices for one ask, of one island if `by` is set. Returns how many, or -1; `worst` = worst position in the model list."""
-    cdef int at, chosen, free_count = 0, found = 0
+cdef int pick_ask(Tables* t, DeviceRecord* devices, int count, AskRecord* ask, int by, int island, int wished, bint is_trial,
+                  uint64_t* taken, uint32_t* pieces, int* worst) noexcept nogil:
+    """Devices for one ask, of one island if `by` is set. Returns how many, or -1; `worst` = worst position in the model list.
+    `is_trial`: of devices that differ only in where they are, any."""
+    cdef int at, chosen, found = 0, right_count = 0
     cdef int key, best_key
-    cdef int tight = -1, tight_by = 0
-    cdef bint has_islands = False
-    cdef int8_t state[MAX_PIECES]
+    cdef int groups = -1       # -1: no right device is in any
+    cdef uint64_t right = 0, partly = 0, best, alike
+    cdef Islands view
     cdef DeviceRecord* device
     for at in range(count):
         device = &devices[at]
-        state[at] = 0
         if (taken[0] >> at) & 1 or not is_right(device, ask) or (by and island_of(device, by) != island):
             continue
         if device.share_free == 1000:
-            state[at] = 2
-            free_count += 1
-            has_islands |= device.numa >= 0 or device.nvlink >= 0
+            right |= <uint64_t> 1 << at
+            right_count += 1
+            groups &= device.numa & device.nvlink & device.pcie
         elif ask.parts and has_room(device, ask):
-            state[at] = 1
-    if free_count < ask.whole:
+            partly |= <uint64_t> 1 << at
+    if right_count < ask.whole:
         return -1
-    if ask.whole > 0 and has_islands and not by:
-        tight = tightest_island(devices, count, state, ask.whole, &tight_by)
-    for _ in range(ask.whole):
-        chosen = -1
-        best_key = 0
-        for at in range(count):
-            if state[at] == 2:
-                key = rank_of(&devices[at], ask) * 2 + (tight_by != 0 and island_of(&devices[at], tight_by) != tight)
-                if chosen < 0 or key < best_key:
-                    chosen = at
-                    best_key = key
-        state[chosen] = 0
-        taken[0] |= <uint64_t> 1 << chosen
-        pieces[found] = piece_of(chosen, 1000)
-        found += 1
-        worst[0] = max(worst[0], rank_of(&devices[chosen], ask))
+    if groups != -1 and is_trial and are_alike(devices, right):
+        groups = -1
+    view.levels = 0
+    if ask.whole > 0:
+        if groups != -1 and right_count > ask.whole:
+            view_islands(devices, free_devices(devices, count, ask.kind, taken[0]), wished, &view)
+        best = take_best(t, devices, ask, &view, right, worst)
+        right &= ~best
+        taken[0] |= best
+        while best != 0:
+            pieces[found] = piece_of(lowest(best), 1000)
+            best &= best - 1
+            found += 1
     for _ in range(ask.parts):
-        chosen = -1
+        alike = 0
         best_key = 0
-        for at in range(count):
-            if state[at] != 0:
-                key = rank_of(&devices[at], ask) * PART_KEYS + part_key(t, &devices[at], ask)
-                if chosen < 0 or key < best_key:
-                    chosen = at
-                    best_key = key
-        if chosen < 0:
+        best = right | partly
+        while best != 0:
+            at = lowest(best)
+            key = rank_of(t, &devices[at], ask) * PART_KEYS + part_key(t, &devices[at], ask)
+            if alike == 0 or key < best_key:
+                alike = best & (~best + 1)
+                best_key = key
+            elif key == best_key:
+                alike |= best & (~best + 1)
+            best &= best - 1
+        if alike == 0:
             return -1
-        state[chosen] = 0
+        chosen = lowest(alike)
+        if groups != -1 and alike & (alike - 1) and alike & ~right == 0 and t.policy != POLICY_FIRST_FIT_ and t.policy != POLICY_RANDOM_:
+            view_islands(devices, free_devices(devices, count, ask.kind, taken[0]), wished, &view)
+            chosen = lowest(take_together(&view, alike, 1))
+        right &= ~(<uint64_t> 1 << chosen)
+        partly &= ~(<uint64_t> 1 << chosen)
         taken[0] |= <uint64_t> 1 << chosen
         pieces[found] = piece_of(chosen, ask.part_milli)
         found += 1
-        worst[0] = max(worst[0], rank_of(&devices[chosen], ask))
+        worst[0] = max(worst[0], rank_of(t, &devices[chosen], ask))
     return found
 
 
-cdef int tightest_island(DeviceRecord* devices, int count, int8_t* state, int whole, int* by) noexcept nogil:
-    """The NVLink group, else NUMA node, with the fewest free right devices that still suffice: others stay unbroken. `by` 0 = none."""
-    cdef int best = -1, best_free = MAX_PIECES + 1
-    cdef int way, at, other, free_count, island
-    by[0] = 0
-    for way in range(2, 0, -1):
-        for at in range(count):
-            if state[at] != 2:
-                continue
-            island = island_of(&devices[at], way)
-            if island < 0:
-                continue
-            free_count = 0
-            for other in range(count):
-                if state[other] == 2 and island_of(&devices[other], way) == island:
-                    free_count += 1
-            if whole <= free_count < best_free:
-                best = island
-                best_free = free_count
-                by[0] = way
-        if by[0]:
-            break
-    return best
+cdef uint64_t free_devices(DeviceRecord* devices, int count, int kind, uint64_t taken) noexcept nogil:
+    """All of the kind that nobody uses, right or not: what their islands have left."""
+    cdef uint64_t free = 0
+    cdef int at
+    for at in range(count):
+        if devices[at].kind == kind and devices[at].share_free == 1000 and devices[at].usable and not (taken >> at) & 1:
+            free |= <uint64_t> 1 << at
+    return free
 
 
-cdef int pick_all(Tables* t, DeviceRecord* devices, int count, ShapeRecord* shape, int by, int island, uint32_t* pieces, int* worst) noexcept nogil:
+cdef inline bint are_alike(DeviceRecord* devices, uint64_t free) noexcept nogil:
+    """They differ in nothing but where they are."""
+    cdef DeviceRecord* first = &devices[lowest(free)]
+    while free != 0:
+        if devices[lowest(free)].model != first.model or devices[lowest(free)].memory_bytes != first.memory_bytes:
+            return False
+        free &= free - 1
+    return True
+
+
+cdef uint64_t take_best(Tables* t, DeviceRecord* devices, AskRecord* ask, Islands* view, uint64_t right, int* worst) noexcept nogil:
+    """The whole devices: as many of the best model as there are, then of the next; the last ones together."""
+    cdef uint64_t taken = 0, alike, left
+    cdef int needed = ask.whole, rank, next_rank = 0
+    if ask.model_count <= 1 and t.liked == NULL:
+        return take_together(view, right, needed)
+    while needed > 0:
+        rank = next_rank
+        next_rank = 64
+        alike = 0
+        left = right
+        while left != 0:
+            if rank_of(t, &devices[lowest(left)], ask) == rank:
+                alike |= left & (~left + 1)
+            elif rank_of(t, &devices[lowest(left)], ask) > rank:
+                next_rank = min(next_rank, rank_of(t, &devices[lowest(left)], ask))
+            left &= left - 1
+        if popcount(alike) > needed:
+            alike = take_together(view, alike, needed)
+        if alike != 0:
+            worst[0] = max(worst[0], rank)
+        needed -= popcount(alike)
+        taken |= alike
+    return taken
+
+
+cdef int pick_all(Tables* t, DeviceRecord* devices, int count, ShapeRecord* shape, int by, int island, bint is_trial, uint32_t* pieces,
+                  int* worst) noexcept nogil:
     cdef uint64_t taken = 0
     cdef int found = 0
     cdef int ask, more
     worst[0] = 0
     for ask in range(shape.ask_count):
-        more = pick_ask(t, devices, count, &shape.asks[ask], by, island, &taken, pieces + found, worst)
+        more = pick_ask(t, devices, count, &shape.asks[ask], by, island, shape.same, is_trial, &taken, pieces + found, worst)
         if more < 0:
             return -1
         found += more
     return found
 
 
-cdef int pick(Tables* t, DeviceRecord* devices, int count, ShapeRecord* shape, uint32_t* pieces, int* worst) noexcept nogil:
+cdef inline int pick(Tables* t, DeviceRecord* devices, int count, ShapeRecord* shape, uint32_t* pieces, int* worst) noexcept nogil:
     """Devices for the whole shape: how many (0 if it asks for none), or -1 if it does not fit. `pieces` has room for MAX_PIECES."""
-    cdef uint32_t trial[MAX_PIECES]
-    cdef int at, other, found, rank, free_count, island
-    cdef int best = -1, best_rank = 0, best_free = 0
+    return pick_pieces(t, devices, count, shape, False, pieces, worst)
+
+
+cdef int pick_pieces(Tables* t, DeviceRecord* devices, int count, ShapeRecord* shape, bint is_trial, uint32_t* pieces, int* worst) noexcept nogil:
+    """`is_trial`: to know what a placement is worth, which is the same for devices that differ only in where they are on the board."""
+    cdef int found
     worst[0] = 0
     if shape.ask_count == 0:
         return 0
     if shape.device_count > count:
         return -1
-    if shape.same == 0:
-        return pick_all(t, devices, count, shape, 0, -1, pieces, worst)
+    if shape.same != 0 and (not shape.is_wish or shape.device_count > 1):
+        found = pick_island(t, devices, count, shape, pieces, worst)
+        if found >= 0 or not shape.is_wish:
+            return found
+    t.liked = NULL if is_trial else liked_models(t, shape)
+    found = pick_all(t, devices, count, shape, 0, -1, is_trial and not shape.is_wish, pieces, worst)
+    t.liked = NULL
+    return found
+
+
+cdef inline uint8_t* liked_models(Tables* t, ShapeRecord* shape) noexcept nogil:
+    """NULL: none is liked better, or the shape is not one of the table's."""
+    if shape < t.shapes or shape >= t.shapes + t.blends_used or not t.blends[shape - t.shapes].has_likes:
+        return NULL
+    return t.blends[shape - t.shapes].liked
+
+
+cdef int pick_island(Tables* t, DeviceRecord* devices, int count, ShapeRecord* shape, uint32_t* pieces, int* worst) noexcept nogil:
+    """All on one island of the level that the shape names, or -1: the best models, then the fewest other levels split, then the island
+    with the fewest free devices."""
+    cdef uint32_t trial[MAX_PIECES]
+    cdef int at, other, found, rank, free_count, split, island
+    cdef int best = -1, best_rank = 0, best_free = 0, best_split = 0
     for at in range(count):
         island = island_of(&devices[at], shape.same)
         if island < 0:
@@ -154,12 +206,18 @@ cdef int pick(Tables* t, DeviceRecord* devices, int count, ShapeRecord* shape, u
             if island_of(&devices[other], shape.same) == island:
                 if other < at:
                     break
-                free_count += devices[other].share_free == 1000
+                if devices[other].usable:
+                    free_count += devices[other].share_free == 1000
         else:
-            found = pick_all(t, devices, count, shape, shape.same, island, trial, &rank)
-            if found >= 0 and (best < 0 or rank < best_rank or (rank == best_rank and free_count < best_free)):
+            found = pick_all(t, devices, count, shape, shape.same, island, False, trial, &rank)
+            if found < 0:
+                continue
+            split = split_of(devices, trial, found)
+            if best < 0 or rank < best_rank or (rank == best_rank and (
+                    split < best_split or (split == best_split and free_count < best_free))):
                 best = found
                 best_rank = rank
+                best_split = split
                 best_free = free_count
                 memcpy(pieces, trial, found * sizeof(uint32_t))
     worst[0] = best_rank

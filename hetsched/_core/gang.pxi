@@ -104,6 +104,8 @@ cdef uint32_t best_node_within(Tables* t, ShapeRecord* shape, int column, int64_
     if column < 0:
         return best_node(t, shape)
     tree = &t.trees[shape.column // COLUMNS]
+    if column == DOMAINS:
+        return <uint32_t> value if cell_of(tree, 0, <uint32_t> value)[shape.column % COLUMNS] != 0 else NONE_
     for node in range(t.nodes_used):
         byte = cell_of(tree, 0, node)[shape.column % COLUMNS]
         if byte > best_so_far and in_domain(t, node, column, value):
@@ -244,7 +246,9 @@ cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
         value = census.node if column == DOMAINS else t.nodes[census.node].domain[column]
     elif column >= 0:
         fits = choose_domain(t, &members, column, needed, &value) != 0
-    if fits:
+    if gang.wish >= 0 and gathered_members(t, &members, gang.wish, census.node) >= needed:
+        pass                           # `trial` says where
+    elif fits:
         fits = fitting_members(t, &members, column, value) >= needed
     drop_slots(&members)
     if not fits:

@@ -292,7 +292,7 @@ cdef int fgd_best(Tables* t, NodeRecord* node, ShapeRecord* shape, uint32_t* pie
             seen[tried] = at
             tried += 1
             trial = piece_of(at, ask.part_milli)
-            rank = rank_of(&devices[at], ask)
+            rank = rank_of(t, &devices[at], ask)
             other = fgd_rate(t, node, shape, &trial, 1, free_milli)
             if found < 0 or rank < worst[0] or (rank == worst[0] and other > score[0]):
                 found = 1

@@ -25,14 +25,15 @@ LAYOUT = {
              "-cpu_extra:i8 -memory_extra:i8 device_first:u4 allocation_first:u4 allocations:u4 claims:u4 "
              "-evictable:u4*4 domain:i4*8=-1 device_count:u1 is_present:u1 is_open:u1 is_grouped:u1 -marked:u1",
     "devices": "memory_bytes:i8=-1 memory_free:i8 memory_live:i8 numa:i2=-1 nvlink:i2=-1 kind:u1 model:i1=-1 share_free:i2 share_live:i2 "
-               "usable:u1",
+               "usable:u1 pcie:i2=-1",
     "ask": "memory_bytes:i8 models:u8 whole:u2 parts:u2 part_milli:u2 kind:u1 model_count:u1 rank:u1*64",
     "shapes": "cpu_milli:i8 memory_bytes:i8 popularity:i8 asks:ask*4 ask_count:u1 same:u1 level_top:u1 model_top:u1 device_count:u2 "
-              "level_low:u1 is_soft:u1 device_milli:i8 -levels:u8 levels_size:u4 -pending:u4 ask_class:u4 -column:u4 -lane_first:u4 -idle_since:u8",
+              "level_low:u1 is_soft:u1 is_wish:u1 device_milli:i8 -levels:u8 levels_size:u4 -pending:u4 ask_class:u4 -column:u4 -lane_first:u4 "
+              "-idle_since:u8",
     "queues": "used:i8*18 guaranteed:i8*18 limit:i8*18=-1 weight:i8 parent:u4=4294967295 depth:u4 -key:u8 -key_stale:u1 has_limit:u1 "
               "-bucket:slots*4 -active_at:u4*4",
     "slots": "-at:u8 -size:u4 -capacity:u4",
-    "gangs": "-members:slots size:u4 min_size:u4 succeeded:u4 column:i4=-1 next_free:u4 -no_start_ns:i8 is_present:u1 -is_stale:u1",
+    "gangs": "-members:slots size:u4 min_size:u4 succeeded:u4 column:i4=-1 next_free:u4 -no_start_ns:i8 is_present:u1 -is_stale:u1 wish:i4=-1",
     "evictions": "sequence:u8 at_ns:i8",
     "templates": "expected_ns:i8 efficiency_milli:i8=-1",
 }

@@ -1,12 +1,18 @@
 # How good a node is for a shape, as a byte: 0 = does not fit, else the score + 1.
 #
-# Levels in lexicographic order, each coarse: position in the model list, level told by set_shape_node, room that need not be lent (where
-# any is, see overcommit), nodes without devices for tasks without; what is left of the range goes to the preset, all of it if the shape has no such preferences.
+# Levels in lexicographic order, each coarse: the islands that a shape with a wish is spread over, position in the model list, level told
+# by set_shape_node, room that need not be lent (where any is, see overcommit), nodes without devices for tasks without; what is left of the
+# range goes to the preset, all of it if the shape has no such preferences.
 # fragment: see fragment. pack / spread: mean free fraction of what the shape asks for (cpu, memory, each kind), after placing; least /
 # most best. price: see price. first-fit, random: nothing. The other presets: see published. A shape with weights of its own is scored by
 # them instead: see terms.
 #
 # Promises: depends on the node, the shape, the preset and the mix only, so it does not matter when it is computed.
+
+cdef enum:
+    SPREAD_STEPS = 4           # one island, two, three, more; only whether it is one where more models are told apart
+    WISH_MODELS = 8            # positions of a model list that are told apart beside a wish: a byte is short
+
 
 cdef struct NodeView:
     # One node while its leaves are computed.
@@ -85,13 +91,16 @@ cdef void view_class(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* vie
     shared.stamp = t.views
     shared.has_lost = False
     shared.worst = 0
+    shared.islands = 0
     shared.count = -1
     for ask in range(shape.ask_count):
         if view.whole[shape.asks[ask].kind] < shape.asks[ask].whole or view.top_share[shape.asks[ask].kind] < shape.asks[ask].part_milli:
             return
     if t.policy == POLICY_FRAGMENT_ or t.policy == POLICY_PRICE_ or t.blends_fragment or shape.model_top > 1 or shape.same != 0:
-        shared.count = pick(t, devices, node.device_count, shape, shared.pieces, &worst)
+        shared.count = pick_pieces(t, devices, node.device_count, shape, True, shared.pieces, &worst)
         shared.worst = worst
+        if shape.is_wish and shared.count > 0:
+            shared.islands = islands_of(devices, shared.pieces, shared.count, shape.same)
         if t.policy == POLICY_PRICE_ and shared.count >= 0:
             shared.loss = pieces_loss(t, devices, shared.pieces, shared.count)
     elif suffices(devices, node.device_count, shape):
@@ -122,16 +131,20 @@ cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* 
     cdef ClassView* shared = &t.class_views[shape.ask_class]
     cdef BlendRecord* blend = blend_of(t, shape)
     cdef int level_top = shape.level_top if blend == NULL else min(shape.level_top, blend.level_top)
-    cdef int steps = 1, step = 0, span, score, levels
+    cdef int steps = 1, step = 0, span, score, levels, models = shape.model_top
     if not node.is_open or not has_base(node, shape) or level_of(shape, slot) == 0:
         return 0
     if shared.stamp != t.views:
         view_class(t, slot, shape, view, shared)
     if shared.count < 0 or over_limit(t, node, shape, view):
         return 0
-    if shape.model_top > 1:
-        steps = shape.model_top
-        step = steps - 1 - min(shared.worst, steps - 1)
+    if shape.is_wish and shape.device_count > 1:
+        models = min(models, WISH_MODELS)
+        steps = SPREAD_STEPS if models <= SPREAD_STEPS else 2
+        step = steps - max(1, min(shared.islands, steps))
+    if models > 1:
+        steps *= models
+        step = step * models + models - 1 - min(shared.worst, models - 1)
     if level_top > shape.level_low:
         levels = level_top - shape.level_low + 1
         steps *= levels

@@ -6,7 +6,7 @@ cdef enum:
 
 cdef class ShapeDoors(ClusterDoors):
 
-    def add_shape(self, cpu_milli, memory_bytes, asks, int same, *, bint soft=False):
+    def add_shape(self, cpu_milli, memory_bytes, asks, int same, bint is_wish=False, *, bint soft=False):
         cdef Tables* t = &self.t
         cdef ShapeRecord* shape
         rows = [tuple(row) for row in asks]
@@ -14,8 +14,8 @@ cdef class ShapeDoors(ClusterDoors):
         amount(memory_bytes, "memory_bytes")
         if len(rows) > MAX_ASKS or len({row[0] for row in rows}) < len(rows):
             raise ValueError(f"{len(rows)} asks; at most {MAX_ASKS}, one a kind")
-        if not 0 <= same <= 2:
-            raise ValueError(f"same {same} is not 0, 1 (NUMA) or 2 (NVLink)")
+        if not 0 <= same <= DEVICE_LEVELS:
+            raise ValueError(f"same {same} is not 0, 1 (NUMA), 2 (NVLink) or 3 (PCIe switch)")
         for row in rows:
             check_ask(row)
         grow(<void**> &t.shapes, &t.shapes_capacity, sizeof(ShapeRecord), <uint64_t> t.shapes_used + 1)
@@ -25,6 +25,7 @@ cdef class ShapeDoors(ClusterDoors):
         shape.memory_bytes = memory_bytes
         shape.same = <uint8_t> same
         shape.is_soft = soft
+        shape.is_wish = is_wish and same != 0
         shape.level_top = 1
         shape.level_low = 1
         shape.column = NONE_
@@ -65,13 +66,15 @@ cdef class ShapeDoors(ClusterDoors):
 
     # ------------------------------------------------------------------ gangs
 
-    def add_gang(self, uint32_t size, uint32_t min_size, int column):
+    def add_gang(self, uint32_t size, uint32_t min_size, int column, int wish=-1):
         cdef Tables* t = &self.t
         cdef uint32_t slot
         if not 1 <= min_size <= size:
             raise ValueError(f"min_size {min_size} is not 1..size {size}")
         if not -1 <= column <= DOMAINS:
             raise ValueError(f"column {column} is not -1..{DOMAINS}")
+        if not -1 <= wish <= DOMAINS or (wish >= 0 and column >= 0):
+            raise ValueError(f"wish {wish} is not -1..{DOMAINS}, or column {column} is required already")
         slot = t.gangs_free
         if slot != NONE_:
             t.gangs_free = t.gangs[slot].next_free
@@ -83,6 +86,7 @@ cdef class ShapeDoors(ClusterDoors):
         t.gangs[slot].min_size = min_size
         t.gangs[slot].succeeded = 0
         t.gangs[slot].column = column
+        t.gangs[slot].wish = wish
         t.gangs[slot].is_present = True
         return slot
 
@@ -139,7 +143,7 @@ cdef uint32_t class_of(Tables* t, ShapeRecord* shape) except? 0xFFFFFFFF:
     """That of an older shape with the same asks, or a new one."""
     cdef uint32_t at
     for at in range(t.shapes_used):
-        if t.shapes[at].same == shape.same and memcmp(t.shapes[at].asks, shape.asks, sizeof(shape.asks)) == 0:
+        if t.shapes[at].same == shape.same and t.shapes[at].is_wish == shape.is_wish and memcmp(t.shapes[at].asks, shape.asks, sizeof(shape.asks)) == 0:
             return t.shapes[at].ask_class
     grow(<void**> &t.class_views, &t.class_views_capacity, sizeof(ClassView), <uint64_t> t.classes + 1)
     t.classes += 1

@@ -102,7 +102,7 @@ cdef int reserve_blends(Tables* t, uint32_t size) except -1:
 
 cdef class TermDoors(ShapeDoors):
 
-    def set_shape_scores(self, uint32_t shape, bytes scores, weights, int level_top=7):
+    def set_shape_scores(self, uint32_t shape, bytes scores, weights, int level_top=7, models=()):
         cdef Tables* t = &self.t
         cdef BlendRecord fresh
         cdef BlendRecord* blend
@@ -119,9 +119,16 @@ cdef class TermDoors(ShapeDoors):
             fresh.weights[at] = weights[at]
             fresh.total += weights[at]
         fresh.level_top = <uint8_t> level_top
+        fresh.has_likes = len(models) > 1
+        memset(fresh.liked, 63, sizeof(fresh.liked))
+        for at, model in enumerate(models):
+            if not 0 <= model < 64 or at == 64:
+                raise ValueError(f"models {list(models)} are not at most 64 numbers 0..63")
+            fresh.liked[<int> model] = <uint8_t> at
         reserve_blends(t, shape + 1)
         blend = &t.blends[shape]
         if (memcmp(fresh.weights, blend.weights, sizeof(fresh.weights)) == 0 and fresh.level_top == blend.level_top
+                and blend.has_likes == fresh.has_likes and memcmp(fresh.liked, blend.liked, sizeof(fresh.liked)) == 0
                 and blend.told_size == <uint32_t> len(scores) and memcmp(blend.told, data, len(scores)) == 0):
             return False
         same = memcmp(fresh.weights, blend.weights, sizeof(fresh.weights)) == 0 and fresh.level_top == blend.level_top

@@ -97,7 +97,9 @@ def _add_resources(group: argparse._ArgumentGroup) -> None:
     about = "bears this taint: KEY[=VALUE][:EFFECT]"
     group.add_argument("--toleration", "--tolerations", dest="toleration", action="append", metavar="TAINT", help=about)
     group.add_argument("--data", action="append", metavar="NAME", help="volumes that it reads")
-    group.add_argument("--topology", metavar="SAME[:required]", help="keep together: numa, nvlink, node, rack, zone")
+    group.add_argument(
+        "--topology", metavar="SAME[:required]", help="keep together: numa, nvlink, pcie, node, rack, zone or a label"
+    )
 
 
 def _add_many(group: argparse._ArgumentGroup) -> None:

@@ -23,7 +23,7 @@ LONGEST_WORD = 256
 LONGEST_TEXT = 500
 """Of reasons, which go into the journal and into answers."""
 
-_DEVICE_FIELDS = ("kind", "model", "numa", "nvlink", "tflops", "tops", "bandwidth", "watts")
+_DEVICE_FIELDS = ("kind", "model", "numa", "nvlink", "pcie", "tflops", "tops", "bandwidth", "watts")
 
 
 class ProtocolFault(ConnectionError):

@@ -16,8 +16,8 @@ class Taint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One device. `id` is `kind-N`, N from 0 per node and kind. `memory_bytes` None = unknown, never limits.
 
-    `nvlink`: name of its link group. `uuid`, `pci`, `paths`: how the agent finds it. `tflops` (dense fp16), `tops` (int8) and
-    `bandwidth` (GB/s of device memory) override the catalogue of models.
+    `nvlink`: name of its link group. `pcie`: name of the switch it hangs on. `uuid`, `pci`, `paths`: how the agent finds it.
+    `tflops` (dense fp16), `tops` (int8) and `bandwidth` (GB/s of device memory) override the catalogue of models.
     """
 
     id: str
@@ -26,6 +26,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_bytes: int | None = None
     numa: int | None = None
     nvlink: str | None = None
+    pcie: str | None = None
     uuid: str | None = None
     pci: str | None = None
     paths: tuple[str, ...] = ()

@@ -92,6 +92,12 @@ def _taint(faults: Faults, at: str, raw: object) -> Taint:
     return Taint(key=said.pop("key", ""), **said)
 
 
+def _switch(faults: Faults, at: str, raw: object) -> str:
+    """A switch by name or by number."""
+    return str(_switch_number(faults, at, raw)) if isinstance(raw, int) else _switch_name(faults, at, raw)
+
+
+_switch_name, _switch_number = text(64), reader.integer(0, 1_000_000)
 _positive = reader.number(0, 1e9)
 _amount_bytes = reader.quantity(memory_bytes)
 
@@ -103,6 +109,7 @@ _GROUP: dict[str, Reader[Any]] = {
     "memory": _amount_bytes,
     "numa": reader.integer(0, 1023),
     "nvlink": text(64),
+    "pcie": _switch,
     "tflops": _positive,
     "tops": _positive,
     "bandwidth": _positive,

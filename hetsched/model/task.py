@@ -62,7 +62,7 @@ class Toleration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`same`: numa | nvlink | node | rack | zone | any label. Not required = preferred."""
+    """`same`: numa | nvlink | pcie (one switch) | node | rack | zone | any label. Not required = preferred."""
 
     same: str
     required: bool = False

@@ -57,7 +57,7 @@ ON_DEADLINE = ("continue", "expire")
 ON_LOST = ("requeue", "fail", "hold")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 HEALTH = ("healthy", "suspect", "failed")
-SAME = ("numa", "nvlink", "node", "rack", "zone")
+SAME = ("numa", "nvlink", "pcie", "node", "rack", "zone")
 
 DEVICE_ALIASES = {
     "nvidia.com/gpu": "gpu",

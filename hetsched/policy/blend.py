@@ -17,7 +17,7 @@ from hetsched.policy import presets, terms
 from hetsched.policy.fleet import Fleet, Vector
 from hetsched.policy.scorers import Scorers
 from hetsched.policy.shape import ShapeWords
-from hetsched.policy.speeds import Shown
+from hetsched.policy.speeds import Shown, speeds
 
 LEVELS_ALL = 7
 LEVELS_WITHOUT_DATA = 3
@@ -36,12 +36,14 @@ _COMPUTED: dict[str, Callable[[ShapeWords, Fleet, float], Vector]] = {
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the core is told of a shape. `dropped`: plug-ins that gave nothing this time, so the shape should be told again."""
+    """What the core is told of a shape. `dropped`: plug-ins that gave nothing this time, so the shape should be told again. `models`:
+    which devices it takes first on boards that have several models, best first."""
 
     scores: bytes
     weights: tuple[int, ...]
     level_top: int
     dropped: tuple[str, ...]
+    models: tuple[str, ...] = ()
 
 
 class Blend:
@@ -92,7 +94,21 @@ class Blend:
             weights=(max(1, round(total * 1000)) if total or not any(of_core) else 0, *of_core),
             level_top=LEVELS_WITHOUT_DATA if {"performance", "locality"} & weights.keys() else LEVELS_ALL,
             dropped=tuple(name for name in asked if name not in vectors),
+            models=self._liked(shape, fleet, weights),
         )
+
+    def _liked(self, shape: ShapeWords, fleet: Fleet, weights: Mapping[str, float]) -> tuple[str, ...]:
+        """Fastest first, where speed is weighed and some board has several models; as the cost model has it, and as learned."""
+        if (
+            not {"performance", "learned"} & weights.keys()
+            or shape.pattern == "control-heavy"
+            or not fleet.is_mixed(shape.asks)
+        ):
+            return ()
+        shown = self._shown(shape.task_type, shape.size) if weights.get("learned") else {}
+        is_tensor = (shape.pattern or terms.pattern_of(shape.asks)) == "tensor-op"
+        by_model = speeds(shown, fleet.different_devices(shape.asks), is_tensor=is_tensor)
+        return tuple(sorted(filter(None, by_model), key=lambda model: (-by_model[model], model)))
 
     def _computed(self, shape: ShapeWords, fleet: Fleet, weights: Mapping[str, float]) -> dict[str, Vector]:
         out = {

@@ -108,6 +108,11 @@ class Fleet:
         here = (devices for group, devices in enumerate(self._groups) if group in self._used)
         return list({device.model: device for devices in here for device in right(devices, asks)}.values())
 
+    def is_mixed(self, asks: tuple[DeviceAsk, ...]) -> bool:
+        """Whether some node has devices of several models that the asks may get."""
+        here = (devices for group, devices in enumerate(self._groups) if group in self._used)
+        return any(len({device.model for device in right(devices, asks)}) > 1 for devices in here)
+
     def holds(self, volume: str) -> Vector:
         """1 where the node holds the volume, else 0."""
         return self._kept(("volume", volume), lambda: np.nan_to_num(self.each(lambda spec: volume in spec.volumes)))

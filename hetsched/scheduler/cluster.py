@@ -55,8 +55,13 @@ class Node(msgspec.Struct, kw_only=True):
 
 
 def same_hardware(a: NodeSpec, b: NodeSpec) -> bool:
-    """Whether the two describe the same amounts, so that running attempts may go on under the new description."""
-    return a.cpu_milli == b.cpu_milli and a.memory_bytes == b.memory_bytes and a.devices == b.devices
+    """Whether the two describe the same amounts, so that running attempts may go on under the new description. Agents of 0.1 before it was
+    released did not tell switches: to tell them is no other hardware."""
+    return a.cpu_milli == b.cpu_milli and a.memory_bytes == b.memory_bytes and _without_pcie(a) == _without_pcie(b)
+
+
+def _without_pcie(spec: NodeSpec) -> tuple[DeviceSpec, ...]:
+    return tuple(msgspec.structs.replace(device, pcie=None) for device in spec.devices)
 
 
 class Cluster:
@@ -81,7 +86,7 @@ class Cluster:
         if old is not None:
             self._core.remove_node(old.slot)
             del self.by_slot[old.slot]
-        slot = self._core.add_node(spec.cpu_milli, spec.memory_bytes, [self._device(d) for d in spec.devices])
+        slot = self._core.add_node(spec.cpu_milli, spec.memory_bytes, self._devices(spec))
         node = Node(name=spec.name, slot=slot, spec=spec, boot_id=spec.boot_id)
         node.health = ["healthy"] * len(spec.devices)
         node.health_reason = [""] * len(spec.devices)
@@ -111,12 +116,21 @@ class Cluster:
         node.health[index], node.health_reason[index] = word.health, word.reason
         self._core.set_device_usable(node.slot, index, word.health == "healthy")
 
-    def _device(self, spec: DeviceSpec) -> tuple[int, int, int, int, int]:
-        model = -1 if spec.model is None else self._models.slot(spec.model)
-        memory_bytes = -1 if spec.memory_bytes is None else spec.memory_bytes
-        numa = -1 if spec.numa is None else spec.numa
-        nvlink = -1 if spec.nvlink is None else self.values.slot(f"nvlink={spec.nvlink}")
-        return self._kinds.slot(spec.kind), model, memory_bytes, numa, nvlink
+    def _devices(self, spec: NodeSpec) -> list[tuple[int, ...]]:
+        """Rows for the core. Islands are of one board, so each board's are numbered on their own."""
+        links: dict[str | None, int] = {None: -1}
+        switches: dict[str | None, int] = {None: -1}
+        return [
+            (
+                self._kinds.slot(device.kind),
+                -1 if device.model is None else self._models.slot(device.model),
+                -1 if device.memory_bytes is None else device.memory_bytes,
+                -1 if device.numa is None else device.numa,
+                links.setdefault(device.nvlink, len(links) - 1),
+                switches.setdefault(device.pcie, len(switches) - 1),
+            )
+            for device in spec.devices
+        ]
 
     # -- topology labels
 

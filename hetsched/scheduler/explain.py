@@ -14,7 +14,7 @@ from hetsched import _core
 from hetsched._core import TaskRow
 from hetsched.model import Task
 from hetsched.policy.profiles import Prediction
-from hetsched.scheduler import reservations
+from hetsched.scheduler import reservations, together
 from hetsched.scheduler.attempts import Attempt, Claimed
 from hetsched.scheduler.lifecycle import STATE_OF_CODE, WAITING_CODES
 from hetsched.scheduler.limits import holders, over_limits
@@ -140,12 +140,15 @@ class Explain:
         states = [self.core.task(member).state for member in gang.members]
         here = sum(state == _core.QUEUED for state in states)
         present = here + sum(_core.PLACED <= state <= _core.SUCCEEDED for state in states)
-        numbers = {"gang": gang.name, "size": gang.size, "min_size": gang.min_size, "present": present}
+        numbers: dict[str, Any] = {"gang": gang.name, "size": gang.size, "min_size": gang.min_size, "present": present}
         if present < gang.min_size:
             sentence = f"gang {gang.name} has {present} of the {gang.min_size} members that must start together"
             yield Waiting.GANG_INCOMPLETE, sentence, numbers
         else:
             sentence = f"gang {gang.name} needs room for {gang.min_size} members at once"
+            if gang.same is not None:
+                sentence += f" on one {gang.same}"
+                numbers["same"] = gang.same
             yield Waiting.GANG_NO_ROOM, sentence, {**numbers, "waiting": here}
 
     def _limits(self, body: Task) -> Iterator[Found]:
@@ -159,12 +162,17 @@ class Explain:
         verdict = self.core.verdict(row.shape)
         code = self._room_code(verdict)
         nodes = sum(verdict[name] for name in RULED_OUT) + verdict["fits"]
+        apart = together.said(self.books, body)
         if code == Waiting.UNSATISFIABLE:
-            return code, f"none of {_nodes(nodes)} could take it, even if empty", verdict
+            return (
+                code,
+                f"none of {_nodes(nodes)} could take it, even if empty{apart.sentence}",
+                {**verdict, **apart.numbers},
+            )
         if code == Waiting.WINDOW:
             return code, f"{_nodes(verdict['fits'])} could take it; it waits for its turn", verdict
         parts = [f"{verdict[name]} {words}" for name, words in RULED_OUT.items() if verdict[name]]
-        return code, f"of {_nodes(nodes)}: {'; '.join(parts)}", verdict
+        return code, f"of {_nodes(nodes)}: {'; '.join(parts)}{apart.sentence}", {**verdict, **apart.numbers}
 
     @staticmethod
     def _room_code(verdict: dict[str, int]) -> str:

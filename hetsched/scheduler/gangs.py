@@ -8,12 +8,15 @@ from hetsched import _core
 from hetsched._core import NONE, Core
 from hetsched.model import Task
 from hetsched.scheduler.cluster import Cluster
+from hetsched.scheduler.templates import SAME_CODES
 
 COLUMN_NODE = 8  # the core's column for "all on one node"
+KEPT_FOR_REQUIRED = 4  # labels that gangs may require, however many others are wished for
 
 
 class Gang(msgspec.Struct, kw_only=True):
-    """`members`: task slots in the table. `joined`: how many ever joined (at most `size`)."""
+    """`members`: task slots in the table. `joined`: how many ever joined (at most `size`). `same`: what they must share, `wish`: what they
+    would like to share (at most one of the two)."""
 
     name: str
     slot: int
@@ -22,6 +25,7 @@ class Gang(msgspec.Struct, kw_only=True):
     same: str | None
     members: set[int] = set()
     joined: int = 0
+    wish: str | None = None
 
     def fault(self, task: Task) -> str | None:
         """Why the task cannot join, if it cannot."""
@@ -37,10 +41,17 @@ class Gang(msgspec.Struct, kw_only=True):
 
 
 def gang_same(task: Task) -> str | None:
-    """The label that all members must share, if one is required; NUMA and NVLink are about one task's own devices."""
-    if task.topology is None or not task.topology.required or task.topology.same in ("numa", "nvlink"):
+    """`node` or the label that all members must share, if one is required. Islands of a board are about each member's own devices."""
+    if task.topology is None or not task.topology.required or task.topology.same in SAME_CODES:
         return None
     return task.topology.same
+
+
+def gang_wish(task: Task) -> str | None:
+    """`node` or the label that the members would like to share. Who names islands of a board would have all members on one board."""
+    if task.topology is None or gang_same(task) is not None:
+        return None
+    return "node" if task.topology.same in SAME_CODES else task.topology.same
 
 
 class Gangs:
@@ -58,9 +69,10 @@ class Gangs:
             return NONE
         gang = self.by_name.get(task.gang.id)
         if gang is None:
-            same = gang_same(task)
-            slot = self._core.add_gang(task.gang.size, task.gang.min_size, self._column(same))
-            gang = Gang(name=task.gang.id, slot=slot, size=task.gang.size, min_size=task.gang.min_size, same=same)
+            size, least = task.gang.size, task.gang.min_size
+            same, wish = gang_same(task), gang_wish(task)
+            slot = self._core.add_gang(size, least, self._column(same), self._wish_column(wish))
+            gang = Gang(name=task.gang.id, slot=slot, size=size, min_size=least, same=same, wish=wish)
             gang.members = set()
             self.by_name[gang.name] = self.by_slot[slot] = gang
         gang.joined += count
@@ -70,6 +82,14 @@ class Gangs:
         if same is None:
             return -1
         return COLUMN_NODE if same == "node" else self._cluster.domain_column(same)
+
+    def _wish_column(self, wish: str | None) -> int:
+        """A wish for a label too many is no reason to refuse anybody: it is not heard."""
+        labels = self._cluster.labels
+        is_new = wish not in (None, "node") and labels.known(str(wish)) < 0
+        if is_new and len(labels.words) >= labels.limit - KEPT_FOR_REQUIRED:
+            return -1
+        return self._column(wish)
 
     def add_members(self, slot: int, tasks: list[int]) -> None:
         """These slots were accepted as members."""

@@ -78,7 +78,8 @@ class Ranking:
     def _tell(self, core: Core, shape: int, fleet: Fleet) -> None:
         assert self._blend is not None
         told = self._blend.told(shape_words(self.books.templates.shapes[shape]), fleet)
-        core.set_shape_scores(shape, told.scores, told.weights, told.level_top)
+        models = [self.books.models.slot(model) for model in told.models]
+        core.set_shape_scores(shape, told.scores, told.weights, told.level_top, models)
         if told.dropped:
             self._dropped.add(shape)
 

@@ -16,7 +16,9 @@ from hetsched.policy.classify import task_type
 from hetsched.scheduler.cluster import Cluster
 from hetsched.scheduler.intern import Interned
 
-SAME_CODES = {"numa": 1, "nvlink": 2}
+SAME_CODES = {"numa": 1, "nvlink": 2, "pcie": 3}
+"""Levels of one board, as the core knows them; every other word is a label of nodes, or `node`."""
+
 LEVEL_RULED_OUT = 0
 LEVEL_DISLIKED = 2  # an untolerated PreferNoSchedule taint
 LEVEL_PLAIN = 3
@@ -43,7 +45,8 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
 class ShapeKey(msgspec.Struct, frozen=True, array_like=True):
     """All that placing depends on. Type and pattern only where nodes are ranked by them (`Templates.is_typed`), else one value for all.
-    `soft`: may stand on what others hold and do not use, and gives it back (_core/overcommit.pxi)."""
+    `soft`: may stand on what others hold and do not use, and gives it back (_core/overcommit.pxi). `is_wish`: `same` is preferred, not
+    required."""
 
     resources: Resources
     node_selector: dict[str, tuple[str, ...]]
@@ -53,6 +56,7 @@ class ShapeKey(msgspec.Struct, frozen=True, array_like=True):
     task_type: str = ""
     pattern: str | None = None
     soft: bool = False
+    is_wish: bool = False
 
 
 def template_body(task: Task) -> bytes:
@@ -154,11 +158,14 @@ class Templates:
 
     def shape_key(self, task: Task) -> ShapeKey:
         """The part of a task that placing it depends on. A gang's `same` is about its members, not about one task's devices."""
-        same = 0
-        if task.topology is not None and task.topology.required:
+        same, is_wish = 0, False
+        if task.topology is not None:
             same = SAME_CODES.get(task.topology.same, 0)
+            is_wish = same != 0 and not task.topology.required
         soft = task.guarantee is Guarantee.best_effort and task.qos is not Qos.critical
-        key = ShapeKey(task.resources, task.node_selector, task.tolerations, task.data, same, soft=soft)
+        key = ShapeKey(
+            task.resources, task.node_selector, task.tolerations, task.data, same, soft=soft, is_wish=is_wish
+        )
         if self.is_typed:
             key = msgspec.structs.replace(key, task_type=task_type(task), pattern=task.pattern)
         return key
@@ -183,6 +190,7 @@ class Templates:
                 key.resources.memory_bytes,
                 [self._ask(a) for a in key.resources.devices],
                 key.same,
+                key.is_wish,
                 soft=key.soft,
             )
             assert slot == len(self.shapes)

@@ -85,6 +85,7 @@ class ClusterView:
                     "memory_reserved": used_bytes,
                     "numa": spec.numa,
                     "nvlink": spec.nvlink,
+                    "pcie": spec.pcie,
                     "uuid": spec.uuid,
                     "tasks": holders.get(spec.id, []),
                 }

@@ -21,6 +21,7 @@ class Device:
     memory: int
     numa: int
     nvlink: int
+    pcie: int = -1
     usable: bool = True
 
 
@@ -33,12 +34,16 @@ class Node:
     domain: int = -1
 
 
+LEVELS = ("", "numa", "nvlink", "pcie")  # of a board, by code
+
+
 @dataclass
 class Shape:
     cpu: int
     memory: int
     asks: list[tuple[Any, ...]]
     same: int
+    is_wish: bool = False
     levels: dict[int, int] = field(default_factory=dict)
 
     def amounts(self) -> dict[int, int]:
@@ -75,11 +80,13 @@ class Book:
         if was_started:
             self.shaken.discard(row.sequence)
 
-    def node(self, slot: int, cpu: int, memory: int, devices: list[tuple[int, int, int, int, int]]) -> None:
+    def node(self, slot: int, cpu: int, memory: int, devices: list[tuple[int, ...]]) -> None:
         self.nodes[slot] = Node(cpu, memory, [Device(*row) for row in devices])
 
-    def shape(self, slot: int, cpu: int, memory: int, asks: list[tuple[Any, ...]], same: int) -> None:
-        self.shapes[slot] = Shape(cpu, memory, asks, same)
+    def shape(
+        self, slot: int, cpu: int, memory: int, asks: list[tuple[Any, ...]], same: int, is_wish: bool = False
+    ) -> None:
+        self.shapes[slot] = Shape(cpu, memory, asks, same, is_wish)
 
     def queue(self, slot: int, parent: int) -> None:
         self.parents[slot] = parent
@@ -133,7 +140,8 @@ class Snapshot:
         """Exact: on this node, beside everybody but `without`, limits included."""
         return self.within_limits(task, without) and self.has_room(task, node, without)
 
-    def has_room(self, task: int, node: int, without: frozenset[int] = frozenset()) -> bool:
+    def has_room(self, task: int, node: int, without: frozenset[int] = frozenset(), together: bool = False) -> bool:
+        """`together`: as its shape wishes."""
         shape, place = self.book.shapes[self.rows[task].shape], self.book.nodes.get(node)
         if place is None or not place.is_open or shape.levels.get(node, 1) == 0:
             return False
@@ -149,8 +157,8 @@ class Snapshot:
         ):
             return False
         share, memory = self.use_of(node, others)
-        if shape.same and shape.asks:
-            by = "numa" if shape.same == 1 else "nvlink"
+        if shape.same and shape.asks and not (shape.is_wish and not together):
+            by = LEVELS[shape.same]
             islands = {getattr(device, by) for device in place.devices} - {-1}
             return any(
                 devices_suffice(shape, place, share, memory, lambda device: getattr(device, by) == island)  # noqa: B023
@@ -384,9 +392,13 @@ def judge_pieces(snapshot: Snapshot, task: int, node: int, pieces: tuple[tuple[i
                 and (device.memory < 0 or device.memory >= each)
             )
     assert sum(ask[1] + ask[2] for ask in shape.asks) == len(pieces)
-    if shape.same and pieces:
-        islands = {getattr(place.devices[index], "numa" if shape.same == 1 else "nvlink") for index, _ in pieces}
+    islands = {getattr(place.devices[index], LEVELS[shape.same]) for index, _ in pieces} if shape.same else set()
+    if pieces and shape.same and not shape.is_wish:
         assert len(islands) == 1 and -1 not in islands
+    if len(pieces) > 1 and shape.is_wish and (len(islands) > 1 or -1 in islands):
+        assert not snapshot.has_room(task, node, together=True), (
+            f"task {task} has its wish on node {node} and is not given it"
+        )
 
 
 def judge_rest(snapshot: Snapshot, levels: int, evicts: bool) -> None:

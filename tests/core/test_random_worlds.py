@@ -50,6 +50,7 @@ class Chaos:
                 self.random.choice((-1, 40, 80)),
                 at // groups if groups else -1,
                 self.random.choice((-1, 0, 1)),
+                self.random.choice((-1, at // 2)),
             )
             for at in range(gpus)
         ]
@@ -80,7 +81,8 @@ class Chaos:
             self.random.choice((0, 500, 1000, 4000)),
             self.random.choice((0, 1, 8)),
             asks,
-            self.random.choice((0, 0, 0, 1, 2)),
+            self.random.choice((0, 0, 0, 1, 2, 3)),
+            self.random.random() < 0.5,
         )
         slot = self.world.do("add_shape", *row)
         self.shapes.append(slot)
@@ -110,7 +112,8 @@ class Chaos:
         if self.random.random() < 0.3:
             minimum = self.random.randint(1, size)
             column = self.random.choice((-1, 0, 8))
-            named["gang"] = self.world.do("add_gang", size, minimum, column)
+            wish = self.random.choice((-1, 0, 8)) if column < 0 else -1
+            named["gang"] = self.world.do("add_gang", size, minimum, column, wish)
             self.gangs.append(named["gang"])
             self.book.gangs[named["gang"]] = (minimum, column)
         self.world.tasks([f"task-{self.count + at}" for at in range(size)], self.random.choice(self.shapes), **named)

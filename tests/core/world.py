@@ -74,11 +74,10 @@ class World:
     def node(
         self, cpu: int = 64, memory: int = 256, gpus: int = 0, model: int = -1, gpu_memory: int = 40, **columns: Any
     ) -> int:
-        """cores, GiB; `numa`, `nvlink`: devices per group, 0 = no groups."""
-        numa, nvlink = columns.pop("numa", 0), columns.pop("nvlink", 0)
+        """cores, GiB; `numa`, `nvlink`, `pcie`: devices per group, 0 = no groups."""
+        widths = [columns.pop(level, 0) for level in ("numa", "nvlink", "pcie")]
         devices = [
-            (GPU, model, gpu_memory * GIB, at // numa if numa else -1, at // nvlink if nvlink else -1)
-            for at in range(gpus)
+            (GPU, model, gpu_memory * GIB, *(at // width if width else -1 for width in widths)) for at in range(gpus)
         ]
         slot: int = self.do("add_node", cpu * 1000, memory * GIB, devices)
         for column, value in columns.items():
@@ -95,10 +94,11 @@ class World:
         gpu_memory: int = 0,
         models: tuple[int, ...] = (),
         same: int = 0,
+        is_wish: bool = False,
         soft: bool = False,
     ) -> int:
         asks = [(GPU, gpus, parts, part, gpu_memory * GIB, models)] if gpus or parts else []
-        slot: int = self.do("add_shape", cpu * 1000, memory * GIB, asks, same, soft=soft)
+        slot: int = self.do("add_shape", cpu * 1000, memory * GIB, asks, same, is_wish, soft=soft)
         return slot
 
     def task(self, key: str, shape: int, **named: Any) -> int:

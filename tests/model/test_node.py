@@ -27,6 +27,12 @@ def test_devices_are_numbered_by_kind_through_all_groups() -> None:
     assert (node.cpu_milli, node.memory_bytes) == (64_000, 2**40)
 
 
+def test_a_switch_has_a_name_or_a_number() -> None:
+    groups = [{"kind": "gpu", "pcie": "left", "nvlink": "a"}, {"kind": "gpu", "pcie": 1}, {"kind": "gpu"}]
+    (node,) = parse_node({"name": "n", "devices": groups})
+    assert [device.pcie for device in node.devices] == ["left", "1", None]
+
+
 def test_taints_have_an_effect() -> None:
     (node,) = parse_node({"name": "n", "taints": [{"key": "spot"}, {"key": "a", "value": "b", "effect": "NoExecute"}]})
     assert node.taints == (Taint(key="spot"), Taint(key="a", value="b", effect="NoExecute"))
@@ -42,6 +48,8 @@ def test_taints_have_an_effect() -> None:
         ({"name": "a", "cpus": 4}, "/cpus"),
         ({"name": "a", "devices": [{"model": "A100"}]}, "/devices/0"),
         ({"name": "a", "devices": [{"kind": "GPU"}]}, "/devices/0/kind"),
+        ({"name": "a", "devices": [{"kind": "gpu", "pcie": -1}]}, "/devices/0/pcie"),
+        ({"name": "a", "devices": [{"kind": "gpu", "pcie": True}]}, "/devices/0/pcie"),
         ({"name": "a", "devices": [{"kind": "gpu", "count": 65}]}, "/devices/0/count"),
         ({"name": "a", "devices": [{"kind": "gpu", "count": 40}] * 2}, "/devices"),
         ({"name": "a", "taints": [{"effect": "NoSchedule"}]}, "/taints/0"),
