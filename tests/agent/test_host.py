@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hetsched.agent.discovery.host import discover_host, load_average, memory_available_bytes
-from hetsched.agent.discovery.sysfs import normal_pci, parse_cpu_list, parse_cpu_map, pci_answers, pci_numa
+from hetsched.agent.discovery.sysfs import normal_pci, parse_cpu_list, parse_cpu_map, pci_answers, pci_numa, pci_switch
 from tests.agent.trees import cpus, node, pci, tree, unpacked
 
 KIB, GIB = 1024, 1 << 30
@@ -101,6 +101,22 @@ def test_a_path_out_of_the_cgroup_namespace_limits_nothing(tmp_path: Path) -> No
     root = tree(tmp_path / "machine", {**cpus(), "proc/self/cgroup": "0::/../../other\n"})
     tree(tmp_path, {"machine/sys/fs/other/cpu.max": "1000 100000"})
     assert discover_host(root).cpu_milli == 4000
+
+
+def test_a_switch_is_the_nearest_one_above_and_a_root_port_is_none(tmp_path: Path) -> None:
+    below = "pci0000:00/0000:00:01.0"
+    ways = {
+        "0000:05:00.0": f"{below}/0000:01:00.0/0000:02:00.0/0000:05:00.0",
+        "0000:06:00.0": f"{below}/0000:01:00.0/0000:02:01.0/0000:06:00.0",
+        "0000:0a:00.0": f"{below}/0000:01:00.0/0000:02:02.0/0000:08:00.0/0000:09:00.0/0000:0a:00.0",
+        "0000:0b:00.0": "pci0000:00/0000:00:02.0/0000:0b:00.0",
+    }
+    files = {f"sys/devices/{way}/vendor": "0x10de\n" for way in ways.values()}
+    links = {f"sys/bus/pci/devices/{address} -> ../../../devices/{way}": "" for address, way in ways.items()}
+    root = tree(tmp_path, {**files, **links})
+    switches = [pci_switch(root, address) for address in ways]
+    assert switches == ["0000:01:00.0", "0000:01:00.0", "0000:08:00.0", None]
+    assert [pci_switch(root, "0000:ff:00.0"), pci_switch(root, None)] == [None, None]
 
 
 def test_sparse_numa_numbers_stay_what_they_are(tmp_path: Path) -> None:

@@ -140,7 +140,9 @@ def test_a_degree_more_or_less_is_no_other_device() -> None:
 def test_the_node_as_the_daemon_hears_of_it() -> None:
     numa = Numa((NumaNode(0, frozenset({0, 1}), GIB), NumaNode(1, frozenset({2, 3}), GIB)))
     host = Host(cpu_milli=4000, cpus=frozenset(range(4)), memory_bytes=2 * GIB, numa=numa, boot_id="boot-1")
-    inventory = Inventory([Maker(card("a", 1, numa=1, nvlink="nvlink-0", path="/dev/x"), card("b", 2, numa=7))])
+    inventory = Inventory(
+        [Maker(card("a", 1, numa=1, nvlink="nvlink-0", pcie="0000:01:00.0", path="/dev/x"), card("b", 2, numa=7))]
+    )
     inventory.scan()
     node = describe_node(
         "n1",
@@ -155,13 +157,14 @@ def test_the_node_as_the_daemon_hears_of_it() -> None:
     assert (node.name, node.cpu_milli, node.memory_bytes, node.boot_id) == ("n1", 3500, GIB, "boot-1")
     assert (node.labels, node.taints, node.volumes) == ({"rack": "r1"}, (Taint(key="k", value="v"),), ("imagenet",))
     first, second = node.devices
-    assert (first.id, first.kind, first.model, first.memory_bytes, first.numa, first.nvlink) == (
+    assert (first.id, first.kind, first.model, first.memory_bytes, first.numa, first.nvlink, first.pcie) == (
         "gpu-0",
         "gpu",
         "H100",
         80 * GIB,
         1,
         "nvlink-0",
+        "0000:01:00.0",
     )
     assert (first.uuid, first.pci, first.paths, first.vendor) == ("a", "0000:01:00.0", ("/dev/x",), "maker")
     assert second.numa is None, "there is no node 7 here"

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from hetsched.agent.discovery.catalogue import model_of_name
-from hetsched.agent.discovery.sysfs import pci_answers, pci_numa, read_int, read_text
+from hetsched.agent.discovery.sysfs import pci_answers, pci_numa, pci_switch, read_int, read_text
 from hetsched.agent.discovery.vendor import FAILED, Device, FoundDevice, Verdict
 from hetsched.wire import DeviceReading
 
@@ -85,6 +85,7 @@ class Amd:
             memory_bytes=node.memory_bytes if total is None else total,
             numa=pci_numa(self._root, node.pci),
             nvlink=f"xgmi-{node.hive:x}" if linked else None,
+            pcie=pci_switch(self._root, node.pci),
             uuid=uuid,
             pci=node.pci,
             path="/dev/kfd",

@@ -155,6 +155,7 @@ def _spec(device: Device) -> DeviceSpec:
         memory_bytes=found.memory_bytes,
         numa=found.numa,
         nvlink=found.nvlink,
+        pcie=found.pcie,
         uuid=found.uuid,
         pci=found.pci,
         paths=(found.path,) if found.path else (),

@@ -25,7 +25,7 @@ from hetsched.agent.discovery.nvidia_smi import (
 )
 from hetsched.agent.discovery.nvidia_state import LOST, GpuState, found_devices, link_groups, readings
 from hetsched.agent.discovery.nvml import NvmlSource
-from hetsched.agent.discovery.sysfs import pci_answers, pci_functions, pci_numa
+from hetsched.agent.discovery.sysfs import pci_answers, pci_functions, pci_numa, pci_switch
 from hetsched.agent.discovery.vendor import SUSPECT, Device, FoundDevice, VendorError, Verdict
 from hetsched.agent.discovery.xid import XidEvent
 from hetsched.wire import DeviceReading
@@ -137,7 +137,8 @@ class Nvidia:
         except VendorError:
             links = {}  # nice to know; no reason to have no GPUs
         numa = {state.pci: pci_numa(self._root, state.pci) for state in states if state.pci}
-        return found_devices(within_mask(states, self._own_mask), numa, links)
+        switches = {state.pci: pci_switch(self._root, state.pci) for state in states if state.pci}
+        return found_devices(within_mask(states, self._own_mask), numa, links, switches)
 
     def read(self, devices: Sequence[Device]) -> list[DeviceReading]:
         """A GPU whose link is dead reads as lost even while the driver still makes up numbers for it."""

@@ -51,8 +51,15 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[Partition, ...] = ()
 
 
-def found_devices(states: Iterable[GpuState], numa: dict[str, int | None], links: dict[str, str]) -> list[FoundDevice]:
-    """Devices in the driver's order. `numa` by PCI address, `links` (NVLink group) by UUID; a GPU without a UUID cannot be used."""
+def found_devices(
+    states: Iterable[GpuState],
+    numa: dict[str, int | None],
+    links: dict[str, str],
+    switches: dict[str, str | None] | None = None,
+) -> list[FoundDevice]:
+    """Devices in the driver's order. `numa` and `switches` by PCI address, `links` (NVLink group) by UUID; a GPU without a UUID cannot be
+    used."""
+    switches = switches or {}
     found: list[FoundDevice] = []
     for state in states:
         if state.uuid is None:
@@ -65,6 +72,7 @@ def found_devices(states: Iterable[GpuState], numa: dict[str, int | None], links
             memory_bytes=state.memory_total_bytes,
             numa=numa.get(state.pci or ""),
             nvlink=state.fabric or links.get(state.uuid),
+            pcie=switches.get(state.pci or ""),
             uuid=state.uuid,
             pci=state.pci,
             hot_celsius=state.hot_celsius,

@@ -115,6 +115,20 @@ def pci_numa(root: Path, address: str | None) -> int | None:
     return None if node is None or node < 0 else node
 
 
+def pci_switch(root: Path, address: str | None) -> str | None:
+    """The PCIe switch that a function hangs on, the nearest of several, by the address of its upstream port: who shares it talks without the
+    root complex. None on a port of the root itself, or when the bus cannot be seen. sysfs links a function to its way down from the root: root
+    port, then upstream and downstream port of each switch."""
+    if address is None:
+        return None
+    try:
+        way = (root / "sys/bus/pci/devices" / address).resolve().parts[:-1]
+    except (OSError, RuntimeError):  # a loop of links
+        return None
+    bridges = [part for part in way if _PCI.fullmatch(part)]
+    return bridges[-2] if len(bridges) >= 3 else None
+
+
 def pci_answers(root: Path, address: str | None) -> bool | None:
     """Does the function still answer on the bus? A dead link reads as all ones; sysfs's other files are cached and would lie.
     None = cannot tell (no such folder here, as in a container, or not readable)."""

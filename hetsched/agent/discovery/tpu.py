@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hetsched.agent.discovery.catalogue import default_memory_bytes
-from hetsched.agent.discovery.sysfs import PciFunction, pci_answers, pci_functions
+from hetsched.agent.discovery.sysfs import PciFunction, pci_answers, pci_functions, pci_switch
 from hetsched.agent.discovery.tpu_info import TpuUsage, parse_tpu_info
 from hetsched.agent.discovery.vendor import FAILED, SUSPECT, Device, FoundDevice, Verdict
 from hetsched.wire import DeviceReading
@@ -85,6 +85,7 @@ class Tpu:
             mask=str(index),
             memory_bytes=default_memory_bytes(model),
             numa=function.numa,
+            pcie=pci_switch(self._root, function.address),
             pci=function.address,
             path=path,
         )

@@ -40,6 +40,7 @@ class FoundDevice(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
     numa: int | None = None
     nvlink: str | None = None
+    pcie: str | None = None
     uuid: str | None = None
     pci: str | None = None
     path: str | None = None
