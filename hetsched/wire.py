@@ -47,6 +47,16 @@ class DeviceReading(msgspec.Struct, frozen=True, array_like=True):
     xids: tuple[int, ...] = ()
 
 
+class AttemptUse(msgspec.Struct, frozen=True, array_like=True):
+    """What a running attempt uses of what it holds; `utilization_milli`: of its devices. -1 = not measured."""
+
+    task: str
+    attempt: int
+    cpu_milli: int
+    memory_bytes: int
+    utilization_milli: int = -1
+
+
 class Hello(Message, frozen=True, array_like=True, tag="hello"):
     """First message. `highest_epoch`: largest the agent ever obeyed. `cluster`: id it belongs to ("" = none yet).
     `instance`: which data directory, made up once with it ("" = not told); two agents on one machine differ in nothing else."""
@@ -84,12 +94,13 @@ class Ended(Message, frozen=True, array_like=True, tag="ended"):
 
 
 class Report(Message, frozen=True, array_like=True, tag="report"):
-    """Answer to a Pull, or a push: any device above 90 % utilisation, any change of health, at once."""
+    """Answer to a Pull, or a push: any device above 90 % utilisation, any change of health, any use that changed enough, at once."""
 
     readings: tuple[DeviceReading, ...]
     pushed: bool = False
     load: float = 0.0
     memory_available_bytes: int = 0
+    uses: tuple[AttemptUse, ...] = ()
 
 
 class LogData(Message, frozen=True, array_like=True, tag="log"):

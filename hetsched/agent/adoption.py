@@ -15,6 +15,7 @@ import msgspec
 
 from hetsched.agent.attempts import Attempt, Outcome, Phase
 from hetsched.agent.spool import Found, Spool, key_of
+from hetsched.agent.use import holds_of
 
 log = logging.getLogger("hetsched.agent")
 
@@ -71,5 +72,11 @@ def _adopt(found: Found, spool: Spool, boot_id: str) -> Adopted | None:
         return None
     if found.shim is None:  # a shim of the old nursery was faster
         found = spool.find(spool.path(found.key)) or found
-    row = Attempt(found.key, Phase.running, started_at=found.started_at, pid=found.task_pid or 0)
+    row = Attempt(
+        found.key,
+        Phase.running,
+        started_at=found.started_at,
+        pid=found.task_pid or 0,
+        holds=holds_of(record["env"]),
+    )
     return Adopted(row, found.shim or NOBODY)

@@ -20,6 +20,7 @@ from hetsched.agent.devices import Devices
 from hetsched.agent.identity import Identity
 from hetsched.agent.link import Link
 from hetsched.agent.logs import Logs
+from hetsched.agent.measuring import Measuring
 from hetsched.agent.runner import Runner
 from hetsched.agent.shim import processes
 from hetsched.agent.shim.lease import Lease
@@ -54,6 +55,9 @@ class Agent:
         )
         self.link = Link(self, self._lease)
         self.runner = Runner(site, self._spool, self._lease, self.link.send)
+        self._measuring = Measuring(
+            self.runner.attempts, site.cgroup, self._devices.readings, config.agent.measure_every
+        )
         self._logs = Logs(self.runner.attempts, self._spool, self.link.send_and_wait)
         self._unsettled_before: set[wire.Ended] = set()
         self._settled_count = 0  # since the last tidying
@@ -68,6 +72,7 @@ class Agent:
         async with asyncio.TaskGroup() as works:
             works.create_task(self.link.run(), name="link")
             works.create_task(self._devices.run(self.link.send, self.link.reconnect), name="devices")
+            works.create_task(self._measuring.run(self.link.send), name="measuring")
             works.create_task(self._tidy(), name="retention")
 
     async def close(self) -> None:
@@ -127,6 +132,7 @@ class Agent:
         return [ended for ended in now if ended in before]
 
     def parted(self) -> None:
+        self._measuring.rejoined()
         self._logs.close_all()
         self._unsettled_before.clear()
 

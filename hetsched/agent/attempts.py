@@ -27,6 +27,14 @@ class Key(NamedTuple):
     attempt: int
 
 
+class Holds(msgspec.Struct, frozen=True):
+    """What an attempt was given. `devices`: their ids."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    devices: tuple[str, ...] = ()
+
+
 class Phase(StrEnum):
     preparing = "preparing"  # its record is being written, its shim is being made
     running = "running"
@@ -53,7 +61,7 @@ LEASE_OVER = Outcome(False, None, "lease")
 
 
 class Attempt(msgspec.Struct):
-    """A row. `held_until_ns`: only of held attempts, in `lease.now_ns` time; None = until told."""
+    """A row. `held_until_ns`: only of held attempts, in `lease.now_ns` time; None = until told. `holds`: what it was given."""
 
     key: Key
     phase: Phase = Phase.preparing
@@ -62,6 +70,7 @@ class Attempt(msgspec.Struct):
     started_at: float = 0.0
     pid: int = 0
     outcome: Outcome | None = None
+    holds: Holds = Holds()
 
 
 # ---------------------------------------------------------------------- effects
@@ -123,7 +132,8 @@ class Attempts:
         row = self._rows.get(key)
         if row is not None:
             return self._say_again(row)
-        self._rows[key] = Attempt(key, held=order.command is None)
+        holds = Holds(order.cpu_milli, order.memory_bytes, tuple(device for device, _ in order.devices))
+        self._rows[key] = Attempt(key, held=order.command is None, holds=holds)
         return [Hold(order) if order.command is None else Begin(order)]
 
     def stop(self, key: Key, reason: str, grace_s: float) -> list[Effect]:
@@ -198,6 +208,9 @@ class Attempts:
 
     def get(self, key: Key) -> Attempt | None:
         return self._rows.get(key)
+
+    def rows(self) -> list[Attempt]:
+        return list(self._rows.values())
 
     def latest(self, task: str) -> Key | None:
         """The task's highest attempt in the table."""

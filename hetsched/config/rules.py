@@ -97,6 +97,7 @@ def _positive(config: Config) -> Iterator[str]:
         "agent.lease",
         "agent.heartbeat",
         "agent.pull_every",
+        "agent.measure_every",
         "agent.log_bytes",
         "agent.log_total_bytes",
         "agent.log_attempts",

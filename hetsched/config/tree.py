@@ -129,6 +129,7 @@ class Agent(Section, frozen=True, kw_only=True):
     volumes: tuple[str, ...] = ()
     reserve_cpu: int | float | str = 0
     reserve_memory_bytes: int = 0
+    measure_every: float = 2.0
     allow_root: bool = False
     default_user: str = "nobody"
     users: tuple[str, ...] = ()

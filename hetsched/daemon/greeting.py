@@ -64,6 +64,15 @@ def check_readings(readings: tuple[wire.DeviceReading, ...]) -> None:
             )
 
 
+def check_use(use: wire.AttemptUse) -> None:
+    """Raise ProtocolFault unless it could have been measured."""
+    check_attempt(use.task, use.attempt)
+    if not all(-1 <= amount <= LARGEST for amount in (use.cpu_milli, use.memory_bytes)) or not (
+        -1 <= use.utilization_milli <= 1000
+    ):
+        raise ProtocolFault(f"no attempt uses {use.cpu_milli}, {use.memory_bytes}, {use.utilization_milli}")
+
+
 def short(text: str) -> str:
     """A reason that may be kept."""
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from hetsched import wire
-from hetsched.daemon.greeting import check_attempt, check_readings, short
+from hetsched.daemon.greeting import check_attempt, check_readings, check_use, short
 from hetsched.daemon.readings import Readings
-from hetsched.scheduler.messages import AttemptEnded, AttemptReport, AttemptStarted, Input
+from hetsched.scheduler.messages import AttemptEnded, AttemptReport, AttemptStarted, AttemptUse, Input, UseReported
 
 OUTBOX_MESSAGES = 20_000
 """Longest queue to one agent: more starts than any node has slots for."""
@@ -128,6 +128,19 @@ class AgentLink:
         check_readings(report.readings)
         for change in self._readings.take(self.node, report.readings, whole=whole):
             self._tell(change)
+        if report.uses:
+            self._tell(UseReported(node=self.node, uses=tuple(map(_use, report.uses)), actor=self.actor))
+
+
+def _use(said: wire.AttemptUse) -> AttemptUse:
+    check_use(said)
+    return AttemptUse(
+        task=said.task,
+        attempt=said.attempt,
+        cpu_milli=said.cpu_milli,
+        memory_bytes=said.memory_bytes,
+        utilization_milli=said.utilization_milli,
+    )
 
 
 def _ended(node: str, message: wire.Ended, actor: str) -> AttemptEnded:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -140,9 +140,9 @@ class Daemon(Program):
 class Agent(Program):
     """`hetsched agent` with pretended devices and a data directory of its own."""
 
-    def __init__(self, directory: Path, name: str, daemon: Daemon, fake: str = FAKE) -> None:
+    def __init__(self, directory: Path, name: str, daemon: Daemon, fake: str = FAKE, more: Sequence[str] = ()) -> None:
         self.data = directory / name
-        arguments = ["agent", "--server", daemon.url, "--name", name, "--data", str(self.data), "--fake", fake]
+        arguments = ["agent", "--server", daemon.url, "--name", name, "--data", str(self.data), "--fake", fake, *more]
         super().__init__(name, directory, arguments, {"HETSCHED_TOKEN": daemon.agent_token})
 
 

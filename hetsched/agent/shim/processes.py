@@ -86,6 +86,17 @@ def in_session(session: int) -> list[int]:
     return [pid for pid, fields in stats if fields and fields[3] == wanted and fields[0] not in (b"Z", b"X")]
 
 
+def use_by_session(sessions: set[int]) -> dict[int, tuple[int, int]]:
+    """Session → (clock ticks used by its processes and those they have buried, pages of memory they have now)."""
+    found: dict[int, tuple[int, int]] = {}
+    for pid in _everyone():
+        fields = _stat(pid)
+        if fields and (session := int(fields[3])) in sessions:
+            ticks, pages = found.get(session, (0, 0))
+            found[session] = ticks + sum(map(int, fields[11:15])), pages + max(0, int(fields[21]))
+    return found
+
+
 def send(pid: int, number: int) -> None:
     """A signal to one process; nothing if it is gone or not ours to touch (a set-user-id program)."""
     try:
