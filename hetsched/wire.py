@@ -137,7 +137,8 @@ class HeartbeatSeen(Message, frozen=True, array_like=True, tag="heartbeat_seen")
 
 
 class Start(Message, frozen=True, array_like=True, tag="start"):
-    """Begin an attempt. devices: (device id, share_milli). command None: lease-only, hold the devices for `duration_s` (None: until told)."""
+    """Begin an attempt. devices: (device id, share_milli). command None: lease-only, hold the devices for `duration_s` (None: until told).
+    `cpu_limit_milli`, `memory_limit_bytes`: most that it may use, 0 = no limit."""
 
     session: int
     epoch: int
@@ -154,6 +155,8 @@ class Start(Message, frozen=True, array_like=True, tag="start"):
     time_limit_s: float | None = None
     grace_s: float = 30.0
     name: str = ""
+    cpu_limit_milli: int = 0
+    memory_limit_bytes: int = 0
 
 
 class Stop(Message, frozen=True, array_like=True, tag="stop"):

@@ -29,6 +29,8 @@ from hetsched.config import Config
 
 log = logging.getLogger("hetsched.agent")
 
+NOT_ENFORCED = "none: agent.enforce is false"
+
 # Tidying looks at every attempt on disk: now and then, or when there are many new ones.
 _TIDY_LOOK_S, _TIDY_AT_LEAST_S, _TIDY_ATTEMPTS = 15.0, 900.0, 1000
 
@@ -43,13 +45,17 @@ class Agent:
         self._identity = Identity(directory)  # from here on the directory is ours
         self._spool = Spool(directory / "tasks")
         self._lease = Lease(str(directory / "lease"))
+        cgroup = delegation.tasks_cgroup(name, directory)
+        limited, said = delegation.controllers(cgroup) if config.agent.enforce else (frozenset(), NOT_ENFORCED)
+        self._devices.limits = said
         site = records.Site(
             node=name,
             url=lambda: address.last_url,
             boot_id=processes.boot_id(),
             tasks=self._spool.root,
             lease=directory / "lease",
-            cgroup=delegation.tasks_cgroup(name, directory),
+            cgroup=cgroup,
+            controllers=limited,
             policy=config.agent,
             devices=self._devices.visible,
         )

@@ -11,8 +11,11 @@ import errno
 import hashlib
 import os
 import signal
+from collections.abc import Set
 from pathlib import Path
 from urllib.parse import quote
+
+LIMITED = frozenset({"cpu", "memory"})
 
 
 def tasks_cgroup(name: str, directory: Path) -> Path | None:
@@ -28,6 +31,55 @@ def tasks_cgroup(name: str, directory: Path) -> Path | None:
     unique = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:12]
     parent = root / relative.lstrip("/")
     return parent / f"hetsched-{quote(name, safe='')[:64]}-{unique}" if os.access(parent, os.W_OK) else None
+
+
+def controllers(tasks: Path | None) -> tuple[frozenset[str], str]:
+    """(what can be limited in cgroups below `tasks`, for people: what is and why not the rest). Controllers can only be handed down by a
+    cgroup without processes of its own, so the agent moves into a leaf if it is alone there."""
+    if tasks is None:
+        return frozenset(), "none: no cgroup is delegated to the agent"
+    parent = tasks.parent
+    wanted = LIMITED & set(_words(parent / "cgroup.controllers"))
+    missing = wanted - set(_words(parent / "cgroup.subtree_control"))
+    if missing and not _hand_down(parent, missing):
+        _step_aside(parent)
+        _hand_down(parent, missing)
+    given = frozenset(LIMITED & set(_words(parent / "cgroup.subtree_control")))
+    if given == LIMITED:
+        return given, "cpu, memory"
+    why = (
+        "other processes are in the agent's cgroup"
+        if wanted > given
+        else "the kernel gives no controller to the agent's cgroup"
+    )
+    return given, f"{', '.join(sorted(given)) or 'none'}: {why}"
+
+
+def _hand_down(parent: Path, names: Set[str]) -> bool:
+    try:
+        (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(names)))
+    except OSError:
+        return False
+    return True
+
+
+def _step_aside(parent: Path) -> None:
+    """Into a leaf of our own, with nobody else: those are not ours to move."""
+    if _words(parent / "cgroup.procs") != [str(os.getpid())]:
+        return
+    leaf = parent / "hetsched-agent"
+    try:
+        leaf.mkdir(exist_ok=True)
+        (leaf / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError:
+        return
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []
 
 
 def sweep(path: Path, keep: set[str]) -> None:

@@ -48,6 +48,8 @@ class Devices:
         self._watch = DeviceWatch(self._inventory, Thresholds.of(config.health))
         self._look_s = max(_FASTEST_LOOK_S, min((vendor.period_s for vendor in vendors), default=_RESCAN_S))
         self._readings: tuple[wire.DeviceReading, ...] = ()
+        self.limits = ""
+        """What tasks are held to, for people."""
         self.visible: dict[str, Visible] = {}
         """Device id → how tasks are shown it. The same object for ever: records are made from it."""
 
@@ -69,6 +71,7 @@ class Devices:
             volumes=agent.volumes,
             reserve_cpu_milli=cpu_milli(agent.reserve_cpu),
             reserve_memory_bytes=agent.reserve_memory_bytes,
+            limits=self.limits,
         )
 
     def readings(self) -> tuple[wire.DeviceReading, ...]:

@@ -19,10 +19,14 @@ from hetsched.agent.spool import directory_name
 # In the environment of every process of an attempt: finds those that outlived a killed shim.
 DIRECTORY_VARIABLE = "HETSCHED_ATTEMPT_DIR"
 
+PERIOD_US = 100_000  # the kernel's own
+LEAST_QUOTA_US = 1_000  # less it refuses
+
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """What every record of this agent has in common. `url`: of the daemon, as last known. `tasks`: where attempts lie;
-    `cgroup`: where they get theirs, None = nowhere. `descriptors`: limits of open files that tasks get, soft and hard."""
+    `cgroup`: where they get theirs, None = nowhere; `controllers`: what can be limited there. `descriptors`: limits of open files that
+    tasks get, soft and hard."""
 
     node: str
     url: Callable[[], str]
@@ -30,6 +34,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     tasks: Path
     lease: Path
     cgroup: Path | None
+    controllers: frozenset[str] = frozenset()
     policy: policy.Policy
     devices: Mapping[str, isolation.Visible]
     descriptors: tuple[int, int] = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -69,7 +74,18 @@ def record_of(order: wire.Start, site: Site) -> dict[str, Any]:
         "lease": str(site.lease),
         "log_bytes": site.policy.log_bytes,
         "cgroup": str(site.cgroup / directory_name(key)) if site.cgroup else None,
+        "limits": limits_of(order, site.controllers),
     }
+
+
+def limits_of(order: wire.Start, controllers: frozenset[str]) -> dict[str, str]:
+    """File of the attempt's cgroup → what is written into it."""
+    limits = {}
+    if "cpu" in controllers and order.cpu_limit_milli:
+        limits["cpu.max"] = f"{max(LEAST_QUOTA_US, order.cpu_limit_milli * PERIOD_US // 1000)} {PERIOD_US}"
+    if "memory" in controllers and order.memory_limit_bytes:
+        limits["memory.max"] = str(order.memory_limit_bytes)
+    return limits
 
 
 def held_record_of(order: wire.Start, site: Site) -> dict[str, Any]:

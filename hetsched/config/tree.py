@@ -130,6 +130,7 @@ class Agent(Section, frozen=True, kw_only=True):
     reserve_cpu: int | float | str = 0
     reserve_memory_bytes: int = 0
     measure_every: float = 2.0
+    enforce: bool = True
     allow_root: bool = False
     default_user: str = "nobody"
     users: tuple[str, ...] = ()

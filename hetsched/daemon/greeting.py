@@ -82,7 +82,7 @@ def _fault_of_words(node: NodeSpec) -> str:
     """What files do not say, or say in other units, and so their reader has not judged."""
     if node.cpu_milli > LARGEST:
         return f"its node makes no sense: /cpu must be at most {LARGEST} millicores"
-    words = [node.boot_id]
+    words = [node.boot_id, node.limits]
     for device in node.devices:
         words += [word for word in (device.uuid, device.pci, device.vendor, *device.paths) if word is not None]
     if any(len(word) > LONGEST_WORD for word in words):

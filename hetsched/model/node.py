@@ -40,7 +40,8 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One machine. `volumes`: data it holds. `boot_id`: changes with every boot. `cpu_single_core`: relative speed of one core.
 
-    `pue`: power usage effectiveness of its room, at least 1. `network_delay`: to those that it serves, seconds."""
+    `pue`: power usage effectiveness of its room, at least 1. `network_delay`: to those that it serves, seconds. `limits`: what its agent
+    holds tasks to, for people ("" = it does not say)."""
 
     name: str
     cpu_milli: int
@@ -53,6 +54,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_single_core: float | None = None
     pue: float | None = None
     network_delay: float | None = None
+    limits: str = ""
 
 
 class QueueSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

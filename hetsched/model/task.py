@@ -126,3 +126,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     checkpoint: float | None = None
     stop_time: float | None = None
     usage: Usage | None = None
+
+    @property
+    def ceiling(self) -> Resources:
+        """Most of its node that it may use: a burstable task up to its limits, any other what it asked for; 0 = no limit."""
+        return self.limits if self.guarantee is Guarantee.burstable and self.limits is not None else self.resources

@@ -51,6 +51,7 @@ class ClusterView:
             "labels": node.spec.labels,
             "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in node.spec.taints],
             "volumes": list(node.spec.volumes),
+            **({"limits": node.spec.limits} if node.spec.limits else {}),
             **self._lent(node),
         }
 

@@ -81,6 +81,7 @@ class World:
         """Begin the live attempt of the task."""
         attempt = self.books.attempts.live[task]
         body, task_id = self.body(task), self.books.id_of(task)
+        ceiling = body.ceiling
         self.order(
             attempt.node,
             wire.Start(
@@ -99,6 +100,8 @@ class World:
                 time_limit_s=body.time_limit,
                 grace_s=body.grace,
                 name=body.name or "",
+                cpu_limit_milli=ceiling.cpu_milli,
+                memory_limit_bytes=ceiling.memory_bytes,
             ),
         )
 

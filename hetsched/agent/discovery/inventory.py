@@ -132,6 +132,7 @@ def describe_node(
     volumes: tuple[str, ...] = (),
     reserve_cpu_milli: int = 0,
     reserve_memory_bytes: int = 0,
+    limits: str = "",
 ) -> NodeSpec:
     """The node as the daemon hears of it: what tasks may have, the reserve taken off."""
     return NodeSpec(
@@ -143,6 +144,7 @@ def describe_node(
         volumes=volumes,
         devices=tuple(msgspec.structs.replace(_spec(d), numa=host.numa_of(d.found.numa)) for d in devices),
         boot_id=host.boot_id,
+        limits=limits,
     )
 
 

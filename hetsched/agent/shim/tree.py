@@ -35,6 +35,17 @@ def _make_cgroup(path: str) -> None:
     os.makedirs(path, exist_ok=True)
 
 
+def _limit(path: str, limits: dict[str, str]) -> None:
+    """Most that the attempt may use. A limit that cannot be set is said in the task's log; the task runs."""
+    if not limits:
+        return
+    with open(f"{os.path.dirname(path)}/cgroup.subtree_control", "w") as file:
+        file.write(" ".join(sorted(f"+{name.partition('.')[0]}" for name in limits)))
+    for name, value in limits.items():
+        with open(f"{path}/{name}", "w") as file:
+            file.write(value)
+
+
 class Command:
     """What to execute and as whom. `uid` None: as the agent's own user."""
 
@@ -46,6 +57,7 @@ class Command:
         self.gid: int | None = record["gid"]
         self.groups: list[int] = record["groups"]
         self.cgroup: str | None = record["cgroup"]
+        self.limits: dict[str, str] = record.get("limits", {})  # a record of an older agent has none
         self.executable: str | None = record["executable"]  # None: looked for in the task's PATH
         self.notes: list[str] = record["notes"]  # for its stderr, before its own
 
@@ -64,6 +76,10 @@ class Tree:
         """Forks and executes. Why it could not be executed, if so, is known from `error` after the main process has ended."""
         if self._command.cgroup:
             _make_cgroup(self._command.cgroup)
+            try:
+                _limit(self._command.cgroup, self._command.limits)
+            except OSError as error:
+                self._command.notes.append(f"hetsched: not limited: {describe(error, self._command.cgroup)}")
         self._prepare_workdir()
         self._error_pipe, write_end = os.pipe()
         os.set_blocking(self._error_pipe, False)

@@ -1,0 +1,87 @@
+"""Tasks are held to what they asked for where the agent has cgroups for it, and people are told where it has not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hetsched.agent import delegation
+from hetsched.agent.delegation import controllers
+from hetsched.agent.records import limits_of
+from hetsched.agent.shim.tree import _limit
+from hetsched.model import parse_task
+from tests.agent_run.bench import order
+
+BOTH = frozenset({"cpu", "memory"})
+
+
+def group(path: Path, **files: str) -> Path:
+    """A directory with the files of a cgroup."""
+    path.mkdir(exist_ok=True)
+    for name in ("controllers", "subtree_control", "procs"):
+        (path / f"cgroup.{name}").write_text(files.get(name, ""))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("body", "cpu", "memory"),
+    [
+        ({"resources": {"cpu": 1, "memory": 100}}, 1000, 100),
+        ({"resources": {"cpu": 1, "memory": 100}, "guarantee": "best_effort"}, 1000, 100),
+        ({"resources": {"cpu": 1, "memory": 100}, "limits": {"cpu": 4, "memory": 300}}, 4000, 300),
+        ({"resources": {"cpu": 1, "memory": 100}, "limits": {"cpu": 4}}, 4000, 0),
+        ({"resources": {}}, 0, 0),
+    ],
+)
+def test_the_ceiling_is_what_was_asked_for_or_the_limits_of_a_burstable_task(
+    body: dict[str, Any], cpu: int, memory: int
+) -> None:
+    ceiling = parse_task(body).ceiling
+    assert (ceiling.cpu_milli, ceiling.memory_bytes) == (cpu, memory)
+
+
+def test_only_what_can_be_limited_is_written_for_the_shim() -> None:
+    asked = order("t", "true", cpu_limit_milli=1500, memory_limit_bytes=4096)
+    assert limits_of(asked, BOTH) == {"cpu.max": "150000 100000", "memory.max": "4096"}
+    assert limits_of(asked, frozenset({"cpu"})) == {"cpu.max": "150000 100000"}
+    assert limits_of(order("t", "true", cpu_limit_milli=1), BOTH) == {"cpu.max": "1000 100000"}
+    assert limits_of(order("t", "true"), BOTH) == {}
+
+
+def test_the_shim_writes_them_and_hands_the_controllers_down(tmp_path: Path) -> None:
+    own = group(group(tmp_path / "tasks") / "t")
+    _limit(str(own), {"cpu.max": "150000 100000", "memory.max": "4096"})
+    assert (own.parent / "cgroup.subtree_control").read_text() == "+cpu +memory"
+    assert (own / "cpu.max").read_text() == "150000 100000"
+    assert (own / "memory.max").read_text() == "4096"
+
+
+def test_an_agent_alone_in_its_cgroup_steps_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parent = group(tmp_path / "agent", controllers="cpu io memory", procs=f"{os.getpid()}\n")
+    tries = []
+
+    def hand_down(path: Path, names: set[str]) -> bool:
+        tries.append(sorted(names))
+        if len(tries) == 2:
+            (path / "cgroup.subtree_control").write_text("cpu memory")
+        return len(tries) == 2
+
+    monkeypatch.setattr(delegation, "_hand_down", hand_down)
+    assert controllers(parent / "hetsched-n") == (BOTH, "cpu, memory")
+    assert tries == [["cpu", "memory"]] * 2
+    assert (parent / "hetsched-agent" / "cgroup.procs").read_text() == str(os.getpid())
+
+
+def test_others_are_not_moved_and_it_is_said_why_nothing_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delegation, "_hand_down", lambda *_: False)
+    parent = group(tmp_path / "agent", controllers="cpu memory", procs=f"{os.getpid()}\n1\n")
+    assert controllers(parent / "hetsched-n") == (frozenset(), "none: other processes are in the agent's cgroup")
+    assert not (parent / "hetsched-agent").exists()
+    bare = group(tmp_path / "bare")
+    assert controllers(bare / "hetsched-n")[1] == "none: the kernel gives no controller to the agent's cgroup"
+    assert controllers(None)[1] == "none: no cgroup is delegated to the agent"
