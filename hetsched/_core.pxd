@@ -249,6 +249,7 @@ cdef struct GangRecord:
     int32_t column             # -1 none, 0..7 domain, 8 one node
     uint32_t next_free
     int64_t no_start_ns        # derived: until when no start is looked for
+    uint64_t no_proof          # derived: `changes` when a search for victims found nothing, 0 = never
     uint8_t is_present
     uint8_t is_stale           # derived: in `stale_gangs`, its standing in the lanes is to be settled
     int32_t wish               # a column in which they would like to share a domain, -1 none; -1 too where `column` is not
@@ -300,8 +301,15 @@ cdef struct UnitRecord:
     uint8_t is_in              # in the set
 
 
+cdef struct SeatPrice:
+    # What the cheapest seat for a member of a gang costs on a node. Owner: gang_victims.
+    int64_t lost               # work lost, device-milliseconds
+    uint8_t victim_qos         # most urgent victim, LEVELS: nobody has to go
+    uint8_t is_possible
+
+
 cdef struct Plan:
-    # The cheapest proof so far. Owner: victims.
+    # The cheapest proof so far. Owner: victims, gang_victims.
     uint32_t node              # NONE: none yet
     uint8_t victim_qos         # most urgent victim
     int64_t lost
@@ -309,6 +317,9 @@ cdef struct Plan:
     uint32_t count             # devices of the preemptor
     uint32_t pieces[MAX_PIECES]
     Slots victims              # tasks
+    TrialRecord* seats         # of a gang, whose node and pieces the fields above are not
+    uint32_t seats_size        # 0: none yet
+    uint32_t seats_capacity
 
 
 cdef struct FgdTables
@@ -459,6 +470,9 @@ cdef struct Tables:
     uint32_t units_capacity
     Plan plan
     Slots lifted               # scratch of victims
+    Slots doomed               # scratch of gang_victims: tasks in the set
+    SeatPrice* seat_prices     # likewise, one a node
+    uint32_t seat_prices_capacity
     TrialRecord* trial
     uint32_t trial_size
     uint32_t trial_capacity

@@ -244,7 +244,7 @@ class Core:
     def set_priority(self, task: int, priority: int) -> None:
         """fact."""
     def unclaim(self, task: int) -> None:
-        """fact. Give a claim up (its time ran out)."""
+        """fact(s). Give a claim up (its time ran out); those of a gang all together."""
     def forget(self, task: int) -> None:
         """fact. Drop a terminal task from the table."""
 
@@ -253,7 +253,8 @@ class Core:
         """fact(s). Walk the lanes of the qos levels in `levels` (bit q), best first, and place what fits; then, for blocked heads, claim with
         proof (stop facts for the victims, F_CLAIMED first). Gangs all (>= min_size) or nothing, under mark and rewind. Returns placements made.
         Cheap when nothing changed since the last call: blocked shapes cost one byte read each. A level claims before the next one may place.
-        `lane`: what the placements say; by default LANE_IMMEDIATE for critical, else LANE_BATCH. Not yet: a blocked gang does not preempt."""
+        `lane`: what the placements say; by default LANE_IMMEDIATE for critical, else LANE_BATCH.
+        A gang claims a seat for each member that must start (F_CLAIMED each, some without victims); all are placed with the last victim's end."""
     def waiting(self, levels: int) -> int:
         """Tasks QUEUED in lanes of these levels (claiming ones not counted)."""
 

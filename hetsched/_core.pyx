@@ -9,7 +9,7 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   fragment, price, published, terms          how good a node is, each in its way
   score, rank                                where it goes best
   gang, gang_wish, damping, reclaim, overcommit, lift, victims  what could be done about it
-  reserve, decide                            what is done about it
+  reserve, gang_victims, decide              what is done about it
   allocate, apply, facts                     what it does to the tables, and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
   check, check_derived                       what must hold
@@ -136,6 +136,7 @@ include "_core/victims.pxi"
 include "_core/give_back.pxi"
 include "_core/weighted.pxi"
 include "_core/reserve.pxi"
+include "_core/gang_victims.pxi"
 include "_core/decide.pxi"
 include "_core/allocate.pxi"
 include "_core/apply.pxi"

@@ -60,20 +60,26 @@ cdef int check_lanes(Tables* t) except -1:
 
 
 cdef int check_gangs(Tables* t) except -1:
-    cdef uint32_t slot, at, standing
+    cdef uint32_t slot, at, standing, victims
     cdef Census census
+    cdef TaskRecord* member
     cdef GangRecord* gang
     for slot in range(t.gangs_used):
         gang = &t.gangs[slot]
         if not gang.is_present:
             continue
         standing = 0
+        victims = 0
         for at in range(gang.members.size):
+            member = &t.tasks[gang.members.at[at]]
+            victims += t.allocations[member.place].victims if member.flags & CLAIMING_ else 0
             hold_that(t.tasks[gang.members.at[at]].gang == slot, "a gang's members are its own", slot)
             hold_that(at == 0 or t.tasks[gang.members.at[at - 1]].sequence < t.tasks[gang.members.at[at]].sequence,
                       "members stand in submission order", slot)
             standing += is_waiting(&t.tasks[gang.members.at[at]]) and t.tasks[gang.members.at[at]].place != NONE_
         census = count_members(t, gang)
+        hold_that(census.claiming == 0 or victims > 0, "a gang that claims waits for a victim at least", slot)
+        hold_that(census.claiming == 0 or census.claiming + gang.succeeded >= gang.min_size, "a gang claims all the seats that it needs", slot)
         if gang.is_stale:
             continue
         if census.live + gang.succeeded >= gang.min_size:

@@ -98,15 +98,18 @@ cdef inline bint may_claim(Tables* t, int qos) noexcept nogil:
 
 cdef int claims_first(Tables* t, uint32_t head, int qos, uint8_t code) except -1 nogil:
     """1: the blocked head has a claim now, so nothing need be kept for it."""
-    cdef uint32_t lane
-    if t.tasks[head].gang != NONE_ or qos_of(&t.tasks[head]) != qos:
+    cdef uint32_t who
+    if qos_of(&t.tasks[head]) != qos:
         return 0
-    lane_of(t, &t.tasks[head], &lane)
-    if t.lanes[lane].no_proof == t.changes:
+    if t.tasks[head].gang == NONE_:
+        lane_of(t, &t.tasks[head], &who)
+    else:
+        who = head | GANG_BIT
+    if no_proof_of(t, who)[0] == t.changes:
         return 0
-    if claim_head(t, lane, code):
+    if claims(t, who, code):
         return 1
-    t.lanes[lane].no_proof = t.changes
+    no_proof_of(t, who)[0] = t.changes
     return 0
 
 
@@ -145,41 +148,72 @@ cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
     return 1
 
 
-cdef int claim_in_turn(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
+# ---------------------------------------------------------------- claims of a level
+# Who may claim is a lane, whose head claims, or a gang: then the task that stands for it, with GANG_BIT.
+
+cdef enum:
+    GANG_BIT = 0x80000000
+
+
+cdef inline uint32_t claimer(Tables* t, uint32_t who) noexcept nogil:
+    """The task, or NONE for a lane that has nobody any more."""
+    return who & ~<uint32_t> GANG_BIT if who & GANG_BIT else lane_head(t, &t.lanes[who])
+
+
+cdef inline uint64_t* no_proof_of(Tables* t, uint32_t who) noexcept nogil:
+    return &t.gangs[t.tasks[who & ~<uint32_t> GANG_BIT].gang].no_proof if who & GANG_BIT else &t.lanes[who].no_proof
+
+
+cdef int claims(Tables* t, uint32_t who, uint8_t code) except -1 nogil:
+    return claim_gang(t, claimer(t, who), code) if who & GANG_BIT else claim_head(t, who, code)
+
+
+cdef int claim_in_turn(Tables* t, uint32_t who, uint8_t code) except -1 nogil:
     """Reserved nodes are open to the claims of the task they are reserved for."""
     cdef bint closed = t.seats_closed
-    cdef int claims
-    if closed and is_reserved_for(t, lane_head(t, &t.lanes[lane])):
+    cdef int found
+    if closed and is_reserved_for(t, claimer(t, who)):
         close_seats(t, False)
-    claims = claim_head(t, lane, code)
+    found = claims(t, who, code)
     close_seats(t, closed)
-    return claims
+    return found
 
 
-cdef int claim_level(Tables* t, int qos, uint8_t code) except -1 nogil:
-    """Blocked lanes of the level, fairest first, each until its head finds no proof. A claim only takes away, so what failed before it
-    would fail after it: the lanes that failed are not searched again before something else changes."""
-    cdef Slots hungry
-    cdef uint32_t at, best, lane, tried = 0
-    memset(&hungry, 0, sizeof(Slots))
+cdef int gather_hungry(Tables* t, int qos, Slots* hungry) except -1 nogil:
+    """Who is blocked at the level, without those who found no proof since anything changed."""
+    cdef uint32_t at, lane, task
     for at in range(t.parked_lanes.size):
         lane = t.parked_lanes.at[at]
         if t.lanes[lane].qos == qos and t.lanes[lane].no_proof != t.changes:
-            push(&hungry, lane)
+            push(hungry, lane)
+    for at in range(t.parked_tasks.size):
+        task = t.parked_tasks.at[at]
+        if qos_of(&t.tasks[task]) == qos and t.gangs[t.tasks[task].gang].no_proof != t.changes:
+            push(hungry, task | GANG_BIT)
+    return 0
+
+
+cdef int claim_level(Tables* t, int qos, uint8_t code) except -1 nogil:
+    """Blocked lanes and gangs of the level, fairest first, each until its head finds no proof. A claim only takes away, so what failed before it
+    would fail after it: those that failed are not searched again before something else changes."""
+    cdef Slots hungry
+    cdef uint32_t at, best, who, tried = 0
+    memset(&hungry, 0, sizeof(Slots))
+    gather_hungry(t, qos, &hungry)
     while tried < hungry.size:
         best = tried
         for at in range(tried + 1, hungry.size):
-            if fairer(t, hungry.at[at], hungry.at[best]):
+            if fairer_task(t, claimer(t, hungry.at[at]), claimer(t, hungry.at[best])):
                 best = at
-        lane = hungry.at[best]
-        if claim_in_turn(t, lane, code) == 0:
+        who = hungry.at[best]
+        if claim_in_turn(t, who, code) == 0:
             hungry.at[best] = hungry.at[tried]
-            hungry.at[tried] = lane
+            hungry.at[tried] = who
             tried += 1
-        elif lane_head(t, &t.lanes[lane]) == NONE_:
+        elif who & GANG_BIT or claimer(t, who) == NONE_:
             hungry.size -= 1
             hungry.at[best] = hungry.at[hungry.size]
     for at in range(hungry.size):
-        t.lanes[hungry.at[at]].no_proof = t.changes
+        no_proof_of(t, hungry.at[at])[0] = t.changes
     drop_slots(&hungry)
     return 0

@@ -68,6 +68,15 @@ cdef int do_claimed(Tables* t, uint32_t task, uint32_t node, uint8_t lane, int64
                     uint32_t* victims, int victim_count) except -1 nogil:
     """The claim, then the order to stop for each victim."""
     cdef int at
+    do_claimed_only(t, task, node, lane, cost, pieces, count, victims, victim_count)
+    for at in range(victim_count):
+        do_stopping(t, victims[at], STOP_RECLAIM if t.plan.is_reclaim and is_soft(t, victims[at]) else STOP_PREEMPTED, task)
+    return 0
+
+
+cdef int do_claimed_only(Tables* t, uint32_t task, uint32_t node, uint8_t lane, int64_t cost, uint32_t* pieces, int count,
+                         uint32_t* victims, int victim_count) except -1 nogil:
+    cdef int at
     fact(t, FACT_CLAIMED, 20 + 3 * <size_t> count + 4 * <size_t> victim_count)
     put32(&t.facts, task)
     put32(&t.facts, node)
@@ -77,15 +86,61 @@ cdef int do_claimed(Tables* t, uint32_t task, uint32_t node, uint8_t lane, int64
     put16(&t.facts, <uint16_t> victim_count)
     for at in range(victim_count):
         put32(&t.facts, victims[at])
-    apply_claimed(t, task, node, lane, cost, pieces, count, <uint8_t*> victims, victim_count)
-    for at in range(victim_count):
-        do_stopping(t, victims[at], STOP_RECLAIM if t.plan.is_reclaim and is_soft(t, victims[at]) else STOP_PREEMPTED, task)
+    return apply_claimed(t, task, node, lane, cost, pieces, count, <uint8_t*> victims, victim_count)
+
+
+cdef int do_gang_claimed(Tables* t, uint8_t lane) except -1 nogil:
+    """A claim for each seat of the plan, then the orders to stop. Each victim belongs to the first seat on its node, or to the first of all."""
+    cdef Plan* plan = &t.plan
+    cdef TrialRecord* seat
+    cdef uint32_t at, other, victim, end, begin = 0
+    cdef int64_t cost
+    for at in range(plan.seats_size):
+        seat = &plan.seats[at]
+        end = begin
+        cost = 0
+        for other in range(begin, plan.victims.size):
+            victim = plan.victims.at[other]
+            if belongs_to_seat(t, plan, at, victim):
+                plan.victims.at[other] = plan.victims.at[end]
+                plan.victims.at[end] = victim
+                cost += work_at_stake(t, &t.tasks[victim])
+                end += 1
+        do_claimed_only(t, seat.task, seat.node, lane, cost, seat.pieces, <int> seat.count, plan.victims.at + begin, <int> (end - begin))
+        begin = end
+    assert begin == plan.victims.size, "every victim belongs to a seat"
+    for at in range(plan.victims.size):
+        victim = plan.victims.at[at]
+        do_stopping(t, victim, STOP_PREEMPTED, t.allocations[t.allocations[t.tasks[victim].place].claim].task)
     return 0
 
 
+cdef bint belongs_to_seat(Tables* t, Plan* plan, uint32_t seat, uint32_t victim) noexcept nogil:
+    cdef uint32_t node = t.allocations[t.tasks[victim].place].node
+    cdef uint32_t at
+    if plan.seats[seat].node == node:
+        return True
+    for at in range(plan.seats_size):
+        if plan.seats[at].node == node:
+            return False
+    return True
+
+
 cdef int do_unclaimed(Tables* t, uint32_t task) except -1 nogil:
+    """With one seat of a gang all are given up: the rest would wait for what does not come."""
+    cdef uint32_t at, member
+    cdef GangRecord* gang
     fact_task(t, FACT_UNCLAIMED, task)
-    return apply_unclaimed(t, task)
+    apply_unclaimed(t, task)
+    if t.tasks[task].gang == NONE_:
+        return 0
+    gang = &t.gangs[t.tasks[task].gang]
+    for at in range(gang.members.size):
+        member = gang.members.at[at]
+        if t.tasks[member].flags & CLAIMING_:
+            fact_task(t, FACT_UNCLAIMED, member)
+            apply_unclaimed(t, member)
+    return 0
 
 
 cdef int do_prioritised(Tables* t, uint32_t task, int16_t priority) except -1 nogil:
@@ -110,12 +165,28 @@ cdef int give_up(Tables* t, uint32_t task) except -1 nogil:
 
 
 cdef int redeem(Tables* t, uint32_t claim) except -1 nogil:
-    """A claim that waits for nobody any more becomes the placement it was made for."""
-    cdef AllocationRecord* record
-    cdef uint32_t pieces[MAX_PIECES]
+    """A claim that waits for nobody any more becomes the placement it was made for; those of a gang all in one instant."""
+    cdef uint32_t at, member
+    cdef GangRecord* gang
     if claim == NONE_:
         return 0
-    record = &t.allocations[claim]
+    if t.tasks[t.allocations[claim].task].gang == NONE_:
+        return redeem_one(t, claim)
+    gang = &t.gangs[t.tasks[t.allocations[claim].task].gang]
+    for at in range(gang.members.size):
+        member = gang.members.at[at]
+        if t.tasks[member].flags & CLAIMING_ and t.allocations[t.tasks[member].place].victims > 0:
+            return 0
+    for at in range(gang.members.size):
+        member = gang.members.at[at]
+        if t.tasks[member].flags & CLAIMING_:
+            redeem_one(t, t.tasks[member].place)
+    return 0
+
+
+cdef int redeem_one(Tables* t, uint32_t claim) except -1 nogil:
+    cdef AllocationRecord* record = &t.allocations[claim]
+    cdef uint32_t pieces[MAX_PIECES]
     if record.count > 0:
         memcpy(pieces, pieces_of(t, record), <size_t> record.count * 4)
     return do_placed(t, record.task, record.node, record.lane, pieces, record.count)

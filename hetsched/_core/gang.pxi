@@ -4,12 +4,13 @@
 # of its waiting members stands for it in the gang lane, once enough of them wait and none is still stopping; a trial places the
 # hardest first, as many as fit, and holds nothing unless present reaches min_size. With present >= min_size it has begun: the rest
 # join one by one in the same domain. What did not fit is parked, alone, until room grows or the gang changes; it blocks nobody.
-# Not yet: a blocked gang does not preempt.
+# While it claims (gang_victims) nobody stands for it.
 
 cdef struct Census:
     uint32_t waiting
     uint32_t live              # placed or running
     uint32_t stopping
+    uint32_t claiming
     uint32_t node              # of some live member, NONE
 
 
@@ -29,6 +30,7 @@ cdef Census count_members(Tables* t, GangRecord* gang) noexcept nogil:
     for at in range(gang.members.size):
         task = &t.tasks[gang.members.at[at]]
         census.waiting += is_waiting(task)
+        census.claiming += task.flags & CLAIMING_ != 0
         if task.state == STOPPING_:
             census.stopping += 1
         elif is_live(task):
@@ -58,7 +60,7 @@ cdef int settle_gang(Tables* t, uint32_t slot) except -1 nogil:
             enter_lane(t, member, lane)
         elif first == NONE_ or sooner(t, member, first):
             first = member
-    if not has_begun and census.stopping == 0 and census.waiting + census.live + gang.succeeded >= gang.min_size and first != NONE_:
+    if not has_begun and census.stopping + census.claiming == 0 and census.waiting + census.live + gang.succeeded >= gang.min_size and first != NONE_:
         lane_of(t, &t.tasks[first], &lane)
         enter_lane(t, first, lane)
     return 0
@@ -139,23 +141,23 @@ cdef int try_members(Tables* t, Slots* members, int column, int64_t value) excep
         entry.task = member
         entry.node = node
         entry.count = count
-        hold_room(t, node, shape, entry.pieces, count, 1)
-        hold_queue(t, t.tasks[member].queue, shape, 1)
+        hold_trial(t, entry, 1)
         mark_only(t, node)
     return 0
+
+
+cdef inline void hold_trial(Tables* t, TrialRecord* entry, int sign) noexcept nogil:
+    cdef ShapeRecord* shape = &t.shapes[t.tasks[entry.task].shape]
+    hold_room(t, entry.node, shape, entry.pieces, <int> entry.count, sign)
+    hold_queue(t, t.tasks[entry.task].queue, shape, sign)
 
 
 cdef int rewind(Tables* t) except -1 nogil:
     """Everything held on trial comes back; the entries stay readable until the next trial."""
     cdef uint32_t at
-    cdef TrialRecord* entry
-    cdef ShapeRecord* shape
     for at in range(t.trial_size):
-        entry = &t.trial[at]
-        shape = &t.shapes[t.tasks[entry.task].shape]
-        hold_room(t, entry.node, shape, entry.pieces, <int> entry.count, -1)
-        hold_queue(t, t.tasks[entry.task].queue, shape, -1)
-        mark_only(t, entry.node)
+        hold_trial(t, &t.trial[at], -1)
+        mark_only(t, t.trial[at].node)
     return 0
 
 
@@ -226,31 +228,59 @@ cdef int gather(Tables* t, GangRecord* gang, Slots* members) except -1 nogil:
     return 0
 
 
-cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
-    """The gang that this task stands for, or the task alone if the gang has begun. Returns placements; 0: parked."""
-    cdef GangRecord* gang = &t.gangs[t.tasks[task].gang]
-    cdef Census census = count_members(t, gang)
-    cdef uint32_t needed, at
-    cdef int column = gang.column
-    cdef int64_t value = -1
-    cdef bint fits = True
-    cdef Slots members
-    memset(&members, 0, sizeof(Slots))
+cdef struct Head:
+    # Who is blocked: a task, or so many of a gang's members.
+    Slots members              # hardest first
+    uint32_t needed
+    int column
+    int64_t value              # of the domain that a gang has begun in, -1 none
+
+
+cdef int gather_head(Tables* t, uint32_t task, Head* head) except -1 nogil:
+    cdef GangRecord* gang
+    cdef Census census
+    memset(head, 0, sizeof(Head))
+    head.needed = 1
+    head.column = -1
+    head.value = -1
+    if t.tasks[task].gang == NONE_:
+        return push(&head.members, task)
+    gang = &t.gangs[t.tasks[task].gang]
+    census = count_members(t, gang)
+    head.column = gang.column
+    if gang.column >= 0 and census.node != NONE_:
+        head.value = census.node if gang.column == DOMAINS else t.nodes[census.node].domain[gang.column]
     if census.live + gang.succeeded >= gang.min_size:
-        needed = 1
-        push(&members, task)
-    else:
-        needed = gang.min_size - census.live - gang.succeeded
-        gather(t, gang, &members)
-    if column >= 0 and census.node != NONE_:
-        value = census.node if column == DOMAINS else t.nodes[census.node].domain[column]
-    elif column >= 0:
-        fits = choose_domain(t, &members, column, needed, &value) != 0
-    if gang.wish >= 0 and gathered_members(t, &members, gang.wish, census.node) >= needed:
+        return push(&head.members, task)
+    head.needed = gang.min_size - census.live - gang.succeeded
+    return gather(t, gang, &head.members)
+
+
+cdef bint is_mixed(Tables* t, Slots* members) noexcept nogil:
+    cdef uint32_t at
+    for at in range(1, members.size):
+        if t.tasks[members.at[at]].shape != t.tasks[members.at[0]].shape:
+            return True
+    return False
+
+
+cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
+    """The gang that this task stands for, or the task alone if the gang has begun. Returns placements; 0: parked. Where the best place of
+    one member leaves none for another that is unlike it, the first fit may do."""
+    cdef GangRecord* gang = &t.gangs[t.tasks[task].gang]
+    cdef Head head
+    cdef uint32_t at
+    cdef bint fits = True
+    gather_head(t, task, &head)
+    if head.column >= 0 and head.value < 0:
+        fits = choose_domain(t, &head.members, head.column, head.needed, &head.value) != 0
+    if gang.wish >= 0 and gathered_members(t, &head.members, gang.wish, count_members(t, gang).node) >= head.needed:
         pass                           # `trial` says where
     elif fits:
-        fits = fitting_members(t, &members, column, value) >= needed
-    drop_slots(&members)
+        fits = fitting_members(t, &head.members, head.column, head.value) >= head.needed
+    if not fits and is_mixed(t, &head.members):
+        fits = can_sit(t, &head)
+    drop_slots(&head.members)
     if not fits:
         park_task(t, task)
         return 0

@@ -26,6 +26,10 @@ cdef inline bint may_stop(Tables* t, uint32_t slot, int preemptor_qos) noexcept 
 
 # ---------------------------------------------------------------- units
 
+cdef enum:
+    DOOMED = 0xFFFF            # AllocationRecord.lifted_by: in the set of a gang for good, until it is rewound. Owner: gang_victims
+
+
 cdef int add_unit(Tables* t, uint32_t task, uint32_t gang) except -1 nogil:
     cdef UnitRecord* unit
     cdef uint32_t at, member
@@ -74,7 +78,7 @@ cdef int gather_units(Tables* t, uint32_t node, int preemptor_qos) except -1 nog
             add_unit(t, task, NONE_)
         else:
             census = count_members(t, &t.gangs[gang])
-            spare = <int64_t> census.live + t.gangs[gang].succeeded - t.gangs[gang].min_size
+            spare = <int64_t> census.live + t.gangs[gang].succeeded - t.gangs[gang].min_size - doomed_members(t, gang)
             for at in range(t.units_size):
                 if t.tasks[t.units[at].task].gang == gang:
                     spare = -1 if t.units[at].gang == gang else spare - 1
@@ -87,6 +91,16 @@ cdef int gather_units(Tables* t, uint32_t node, int preemptor_qos) except -1 nog
         slot = t.allocations[slot].next_on_node
     sort_units(t)
     return 0
+
+
+cdef int64_t doomed_members(Tables* t, uint32_t gang) noexcept nogil:
+    """Who is in the set already, by another node."""
+    cdef uint32_t at, member
+    cdef int64_t count = 0
+    for at in range(t.gangs[gang].members.size):
+        member = t.gangs[gang].members.at[at]
+        count += is_live(&t.tasks[member]) and t.allocations[t.tasks[member].place].lifted_by == DOOMED
+    return count
 
 
 cdef bint has_whole(Tables* t, uint32_t gang, bint only_in) noexcept nogil:
@@ -232,6 +246,26 @@ cdef bint is_to_wait(Tables* t, uint32_t task, Slots* leaving) noexcept nogil:
             break
     lift_leaving(t, leaving, -1)
     return found
+
+
+cdef void lift_claims(Tables* t, uint32_t node, int sign) noexcept nogil:
+    """The room that claims on the node hold for later: 1 not held, -1 held again."""
+    cdef uint32_t slot = t.nodes[node].allocation_first
+    while slot != NONE_:
+        if t.allocations[slot].is_claim:
+            lift_task(t, t.allocations[slot].task, sign)
+        slot = t.allocations[slot].next_on_node
+
+
+cdef bint is_minimal_beside_holes(Tables* t, uint32_t task, uint32_t node) noexcept nogil:
+    """Nobody is stopped beside a hole that is kept for another and would do for the task as well: it waits until the hole is filled."""
+    cdef Slots nobody
+    cdef bint needed
+    memset(&nobody, 0, sizeof(Slots))
+    lift_claims(t, node, 1)
+    needed = is_minimal_later(t, task, node, &nobody)
+    lift_claims(t, node, -1)
+    return needed
 
 
 cdef bint is_minimal_later(Tables* t, uint32_t task, uint32_t node, Slots* leaving) noexcept nogil:

@@ -36,7 +36,7 @@ cdef const char* refuse_pieces(Tables* t, uint32_t task, uint32_t node, uint32_t
 cdef const char* refuse_victims(Tables* t, uint32_t task, const uint8_t* at, int count) noexcept nogil:
     cdef int one, other
     cdef uint32_t victim
-    if count == 0:
+    if count == 0 and t.tasks[task].gang == NONE_:
         return "a claim needs victims"
     for one in range(count):
         victim = get32(at + 4 * one)

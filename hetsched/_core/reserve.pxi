@@ -68,37 +68,9 @@ cdef void lift_ends(Tables* t, uint32_t* lifted, uint32_t wanted) noexcept nogil
 
 # ---------------------------------------------------------------- seats
 
-cdef struct Head:
-    # Who is blocked: a task, or so many of a gang's members.
-    Slots members              # hardest first
-    uint32_t needed
-    int column
-    int64_t value              # of the domain that a gang has begun in, -1 none
-
-
-cdef int gather_head(Tables* t, uint32_t task, Head* head) except -1 nogil:
-    cdef GangRecord* gang
-    cdef Census census
-    memset(head, 0, sizeof(Head))
-    head.needed = 1
-    head.column = -1
-    head.value = -1
-    if t.tasks[task].gang == NONE_:
-        return push(&head.members, task)
-    gang = &t.gangs[t.tasks[task].gang]
-    census = count_members(t, gang)
-    head.column = gang.column
-    if gang.column >= 0 and census.node != NONE_:
-        head.value = census.node if gang.column == DOMAINS else t.nodes[census.node].domain[gang.column]
-    if census.live + gang.succeeded >= gang.min_size:
-        return push(&head.members, task)
-    head.needed = gang.min_size - census.live - gang.succeeded
-    return gather(t, gang, &head.members)
-
-
 cdef uint32_t seat_members(Tables* t, Head* head, int64_t value) except? 0xFFFFFFFF nogil:
     """How many of those needed fit now, each on the first node that takes it. Holds nothing afterwards; `trial` says where."""
-    cdef uint32_t at, member, node, failed = NONE_
+    cdef uint32_t at, member, node = 0, last = NONE_, failed = NONE_
     cdef TrialRecord* entry
     cdef ShapeRecord* shape
     cdef int worst, count
@@ -111,12 +83,16 @@ cdef uint32_t seat_members(Tables* t, Head* head, int64_t value) except? 0xFFFFF
         grow(<void**> &t.trial, &t.trial_capacity, sizeof(TrialRecord), <uint64_t> t.trial_size + 1)
         entry = &t.trial[t.trial_size]
         count = -1
+        if t.tasks[member].shape != last:  # what has no room for one has none for the next that is equal
+            last = t.tasks[member].shape
+            node = 0
         if within_limits(t, t.tasks[member].queue, shape):
-            for node in range(t.nodes_used):
+            while node < t.nodes_used:
                 if in_domain(t, node, head.column, value):
                     count = fit(t, node, shape, entry.pieces, &worst)
                     if count >= 0:
                         break
+                node += 1
         if count < 0:
             failed = t.tasks[member].shape
             continue
@@ -124,12 +100,9 @@ cdef uint32_t seat_members(Tables* t, Head* head, int64_t value) except? 0xFFFFF
         entry.node = node
         entry.count = count
         t.trial_size += 1
-        hold_room(t, node, shape, entry.pieces, count, 1)
-        hold_queue(t, t.tasks[member].queue, shape, 1)
+        hold_trial(t, entry, 1)
     for at in range(t.trial_size):
-        entry = &t.trial[at]
-        hold_room(t, entry.node, &t.shapes[t.tasks[entry.task].shape], entry.pieces, <int> entry.count, -1)
-        hold_queue(t, t.tasks[entry.task].queue, &t.shapes[t.tasks[entry.task].shape], -1)
+        hold_trial(t, &t.trial[at], -1)
     return t.trial_size
 
 

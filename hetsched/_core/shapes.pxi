@@ -85,6 +85,8 @@ cdef class ShapeDoors(ClusterDoors):
         t.gangs[slot].size = size
         t.gangs[slot].min_size = min_size
         t.gangs[slot].succeeded = 0
+        t.gangs[slot].no_start_ns = 0
+        t.gangs[slot].no_proof = 0
         t.gangs[slot].column = column
         t.gangs[slot].wish = wish
         t.gangs[slot].is_present = True

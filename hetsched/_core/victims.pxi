@@ -55,6 +55,9 @@ cdef bint find_minimal(Tables* t, uint32_t task, uint32_t node, Slots* leaving) 
     if leaving.size > 0 and not is_minimal_later(t, task, node, leaving):
         put_all_back(t)
         return False
+    if t.nodes[node].claims > 0 and not is_minimal_beside_holes(t, task, node):
+        put_all_back(t)
+        return False
     return True
 
 

@@ -172,4 +172,5 @@ cdef bytes plain_gangs(Tables* t):
         memset(&records[at].members, 0, sizeof(Slots))
         records[at].is_stale = False
         records[at].no_start_ns = 0
+        records[at].no_proof = 0
     return section

@@ -220,13 +220,14 @@ class Books:
     ) -> None:
         node = self.cluster.by_slot[node_slot]
         names = tuple(self.id_of(victim) for victim in victims)
+        gang = self.gangs.of(self.core.task(task).gang)
         self.attempts.claims[task] = Claimed(
             node=node.name,
             devices=self.device_ids(node_slot, grants),
             victims=names,
             price_device_seconds=cost / 1e3,
             at_ns=self.now_ns,
-            proof=f"fits on {node.name} once {', '.join(names)} are gone, and without any one of them gone it does not",
+            proof=_proof(node.name, names, None if gang is None else gang.name),
         )
 
     # -- forgetting: a door of the core, but the books must read the row first
@@ -271,6 +272,18 @@ class Books:
         """Grants in the core's numbers → (device id, share in thousandths)."""
         devices = self.cluster.by_slot[node_slot].spec.devices
         return tuple((devices[index].id, share) for index, share in grants)
+
+
+def _proof(node: str, victims: tuple[str, ...], gang: str | None) -> str:
+    """`victims`: those of this claim; a seat of a gang may have none."""
+    names = ", ".join(victims)
+    if gang is None:
+        return f"fits on {node} once {names} are gone, and without any one of them gone it does not"
+    gone = f" once {names} are gone" if victims else ""
+    return (
+        f"has its seat on {node}{gone}; gang {gang} finds all its seats once the victims of all its claims are gone, "
+        "and with any one of them there it does not"
+    )
 
 
 def coarse_ns(seconds: float) -> int:

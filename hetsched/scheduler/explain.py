@@ -16,6 +16,7 @@ from hetsched.model import Task
 from hetsched.policy.profiles import Prediction
 from hetsched.scheduler import reservations, together
 from hetsched.scheduler.attempts import Attempt, Claimed
+from hetsched.scheduler.gangs import awaited
 from hetsched.scheduler.lifecycle import STATE_OF_CODE, WAITING_CODES
 from hetsched.scheduler.limits import holders, over_limits
 from hetsched.scheduler.reasons import PRECEDENCE, Waiting
@@ -109,7 +110,7 @@ class Explain:
             yield Waiting.BACKOFF, f"attempt {row.attempt} ended with: {why}; the next one follows after a pause", {}
         if row.flags & _core.CLAIMING:
             claim = self.books.attempts.claims[task]
-            waits = ", ".join(claim.victims)
+            waits = ", ".join(self.books.id_of(victim) for victim in awaited(self.core, task))
             yield (
                 Waiting.CLAIMING,
                 f"has a claim on {claim.node} and waits for the end of {waits}",

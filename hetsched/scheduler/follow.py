@@ -11,7 +11,7 @@ from typing import Any
 from hetsched import _core
 from hetsched.scheduler import outcomes
 from hetsched.scheduler.dependencies import MET
-from hetsched.scheduler.gangs import Gang
+from hetsched.scheduler.gangs import Gang, awaited
 from hetsched.scheduler.lifecycle import EVENT_OF_END
 from hetsched.scheduler.reasons import Reason
 from hetsched.scheduler.rendering import placement_json
@@ -148,13 +148,13 @@ class Follow:
         by = "operator" if flags & _core.HELD_OPERATOR else "dependency"
         self.world.emit("held", task, by=by)
 
-    def _claimed(self, task: int, _node: int, _cost: int, _grants: Any, victims: tuple[int, ...]) -> None:
+    def _claimed(self, task: int, *_: Any) -> None:
         claim = self.books.attempts.claims[task]
         where = placement_json(claim.node, claim.devices)
         self.world.emit(
             "claimed", task, **where, victims=list(claim.victims), price=claim.price_device_seconds, proof=claim.proof
         )
-        grace_s = max((self.world.body(victim).grace for victim in victims), default=0.0)
+        grace_s = max((self.world.body(victim).grace for victim in awaited(self.world.core, task)), default=0.0)
         self.world.timers.set(Timer.CLAIM, task, self.world.now_ns + round((grace_s + CLAIM_MARGIN_S) * 1e9))
 
     def _unclaimed(self, task: int) -> None:

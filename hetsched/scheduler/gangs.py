@@ -54,6 +54,20 @@ def gang_wish(task: Task) -> str | None:
     return "node" if task.topology.same in SAME_CODES else task.topology.same
 
 
+def claimants(core: Core, task: int) -> list[int]:
+    """Who claims together with this claiming task: all members of its gang that do, or it alone."""
+    gang = core.task(task).gang
+    if gang == NONE:
+        return [task]
+    return [member for member in core.gang_members(gang) if core.task(member).flags & _core.CLAIMING]
+
+
+def awaited(core: Core, task: int) -> list[int]:
+    """Victims that have to end before the claim of this task, and its gang, is theirs; in order of slots."""
+    claims = [core.claim(member) for member in claimants(core, task)]
+    return sorted({victim for claim in claims if claim is not None for victim in claim[2]})
+
+
 class Gangs:
     """By name and by the core's slot."""
 

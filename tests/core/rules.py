@@ -288,6 +288,87 @@ class Snapshot:
         for unit in self.units(victims):
             assert not self.fits(task, node, gone - unit), f"{sorted(unit)} need not go"
 
+    def judge_gang_claim(self, claims: list[tuple[int, int, tuple[tuple[int, int], ...], tuple[int, ...]]]) -> None:
+        """(task, node, pieces, victims) of every seat: all that it needs, for nobody too much, in one domain."""
+        tasks = [task for task, *_ in claims]
+        victims = tuple(victim for *_, more in claims for victim in more)
+        gang = self.rows[tasks[0]].gang
+        least, column = self.book.gangs[gang]
+        assert len(claims) == least - self.book.left.get(gang, 0) - self.succeeded(gang) and self.live(gang) == 0
+        assert victims and len(set(victims)) == len(victims)
+        for victim in victims:
+            row = self.rows[victim]
+            assert row.qos > max(self.rows[task].qos for task in tasks) and row.flags & _core.PREEMPTIBLE
+            assert self.state[victim] in (_core.PLACED, _core.RUNNING) and victim not in self.claimed_victims
+            assert not self.is_damped(victim), f"{victim} was evicted twice already"
+        places = {self.place_of(node, column) for _, node, *_ in claims}
+        assert column < 0 or len(places) == 1
+        gone = frozenset(victims)
+        held = dict(self.holdings)
+        for task, node, pieces, _ in claims:
+            assert self.fits(task, node, gone), "it evicts and does not fit"
+            judge_pieces(self, task, node, pieces)
+            self.holdings[task] = Holding(task, node, pieces)
+        self.holdings = held
+        shape = self.book.shapes[self.rows[tasks[0]].shape]
+        if shape.same or any(ask[2] > 1 for ask in shape.asks):
+            return  # the order in which devices are taken counts, and it is the core's own
+        assert self.seats(tasks, column, frozenset()) < len(tasks), "it evicts although it fits"
+        for unit in self.units(victims):
+            assert self.seats(tasks, column, gone - unit) < len(tasks), f"{sorted(unit)} need not go"
+
+    def place_of(self, node: int, column: int) -> int:
+        return node if column == 8 else self.book.nodes[node].domain
+
+    def live(self, gang: int) -> int:
+        return sum(_core.PLACED <= self.state[member] <= _core.STOPPING for member in self.core.gang_members(gang))
+
+    def succeeded(self, gang: int) -> int:
+        return sum(self.state[member] == _core.SUCCEEDED for member in self.core.gang_members(gang))
+
+    def seats(self, tasks: list[int], column: int, gone: frozenset[int]) -> int:
+        """Most of these equal tasks that find a seat, in one domain, one after the other on the first node that has one."""
+        held, most = dict(self.holdings), 0
+        nodes = [node for node in self.book.nodes if not self.is_closed_to_claims(tasks[0], node)]
+        for place in sorted({self.place_of(node, column) for node in nodes}) if column >= 0 else [None]:
+            seated = 0
+            for task in tasks:
+                for node in nodes:
+                    if (place is None or self.place_of(node, column) == place) and self.fits(task, node, gone):
+                        self.holdings[task] = Holding(task, node, self.choose(task, node, gone))
+                        seated += 1
+                        break
+            self.holdings = dict(held)
+            most = max(most, seated)
+        return most
+
+    def choose(self, task: int, node: int, gone: frozenset[int]) -> tuple[tuple[int, int], ...]:
+        """Some devices for a task that fits: whole ones, then the fullest that still takes a part."""
+        shape, place = self.book.shapes[self.rows[task].shape], self.book.nodes[node]
+        others = [held for held in self.holdings.values() if held.node == node and held.task not in gone]
+        share, memory = self.use_of(node, others)
+        chosen: list[tuple[int, int]] = []
+        for kind, whole, parts, milli, each, models in shape.asks:
+            right = [
+                index
+                for index, device in enumerate(place.devices)
+                if device.kind == kind
+                and device.usable
+                and (not models or device.model in models)
+                and (device.memory < 0 or device.memory >= each)
+            ]
+            free = [index for index in right if not share.get(index)]
+            partly = [
+                index
+                for index in right
+                if 0 < share.get(index, 0) <= 1000 - milli
+                and (place.devices[index].memory < 0 or memory[index] + each <= place.devices[index].memory)
+            ]
+            chosen += [(index, 1000) for index in free[:whole]]
+            spots = sorted(partly, key=lambda index: -share[index]) + free[whole:]
+            chosen += [(index, milli) for index in spots[:parts]]
+        return tuple(chosen)
+
     # ---------------------------------------------------------------- taking back
 
     def device_use(self, queue: int, without: frozenset[int] = frozenset()) -> dict[int, int]:
@@ -467,7 +548,7 @@ def judge_reservation(snapshot: Snapshot) -> None:
 def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> None:
     """One decide(): every placement and claim in turn, then that nobody who fits was left."""
     begun: dict[int, int] = {}
-    for fact in facts:
+    for at, fact in enumerate(facts):
         if fact[0] == _core.F_PLACED:
             _, task, attempt, node, _, pieces = fact
             assert snapshot.state[task] == _core.QUEUED and attempt == snapshot.rows[task].attempt + 1
@@ -480,8 +561,15 @@ def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> N
             snapshot.state[task] = _core.PLACED
         elif fact[0] == _core.F_CLAIMED:
             _, task, node, _, pieces, victims = fact
-            snapshot.judge_claim(task, node, victims)
-            judge_pieces(snapshot, task, node, pieces)
+            if snapshot.rows[task].gang == _core.NONE:
+                snapshot.judge_claim(task, node, victims)
+                judge_pieces(snapshot, task, node, pieces)
+            elif (
+                at == 0
+                or facts[at - 1][0] != _core.F_CLAIMED
+                or gang_of(snapshot, facts[at - 1]) != gang_of(snapshot, fact)
+            ):
+                snapshot.judge_gang_claim(seats_claimed(snapshot, facts[at:], snapshot.rows[task].gang))
             CLAIMS[task] = pieces
             snapshot.holdings[task] = Holding(task, node, pieces)
             snapshot.claimed_victims.update(victims)
@@ -509,3 +597,18 @@ def judge_gangs(snapshot: Snapshot, begun: dict[int, int]) -> None:
             }
             places = nodes if column == 8 else {snapshot.book.nodes[node].domain for node in nodes}
             assert len(places) == 1
+
+
+def gang_of(snapshot: Snapshot, fact: Fact) -> int:
+    return snapshot.rows[fact[1]].gang
+
+
+def seats_claimed(snapshot: Snapshot, facts: list[Fact], gang: int) -> list[Any]:
+    """The gang's claims at the beginning of these facts."""
+    claims = []
+    for fact in facts:
+        if fact[0] != _core.F_CLAIMED or snapshot.rows[fact[1]].gang != gang:
+            break
+        _, task, node, _, pieces, victims = fact
+        claims.append((task, node, pieces, victims))
+    return claims

@@ -8,6 +8,7 @@ import msgspec
 
 from hetsched import _core
 from hetsched.scheduler import messages
+from hetsched.scheduler.gangs import awaited
 from hetsched.scheduler.messages import SubmitReply
 from hetsched.scheduler.rehearse.forecast import Runner
 from hetsched.scheduler.rehearse.image import Image, Patience, open_copy
@@ -95,9 +96,8 @@ def _submitted(copy: Scheduler, reply: Any) -> tuple[int, ...]:
 
 def grace_s(scheduler: Scheduler, claimer: int) -> float:
     """So long the victims of a claim may take at most, from now."""
-    claim = scheduler.core.claim(claimer)
     now_ns, ends = scheduler.world.now_ns, [0.0]
-    for victim in claim[2] if claim is not None else ():
+    for victim in awaited(scheduler.core, claimer):
         begun_ns = scheduler.core.task(victim).changed_ns
         ends.append((begun_ns - now_ns) / 1e9 + scheduler.world.body(victim).grace)
     return max(ends)

@@ -1,0 +1,307 @@
+# Whom a blocked gang may stop to get in: a proof for all the seats that it needs, or nobody.
+#
+# Promises: what victims promises for one task, over the seats of as many members as must start together: strictly lower qos, minimal
+# (with any one unit put back they do not all find a seat), at most blast_radius x what they ask for together, least urgent victims first,
+# then least lost work, then fewest; within one domain if they must share it. Each seat is a claim of its own, some without victims; none becomes a
+# placement before all can (redeem), and with one of them all are given up (do_unclaimed). A gang that is partly there asks nobody to go.
+# Not yet: taking back what is guaranteed, or cores and memory that are lent.
+#
+# How: seat by seat on the cheapest node, with the victims so far lifted and the seats so far held; equal members share one price list, so a
+# node is searched once, and again when it changed. Then the units are put back one by one, dearest first, wherever the first-fit of
+# seat_members still seats all without. That first-fit is the proof: the members whom nobody is stopped for fit by it, too.
+
+# ---------------------------------------------------------------- what a seat costs
+
+cdef int price_seat(Tables* t, uint32_t member, uint32_t node, int qos) except -1 nogil:
+    """Into `seat_prices`: whom the cheapest seat for this member here costs, beside all who are doomed and seated already."""
+    cdef uint32_t pieces[MAX_PIECES]
+    cdef Slots nobody
+    cdef uint32_t at
+    cdef SeatPrice* price = &t.seat_prices[node]
+    memset(&nobody, 0, sizeof(Slots))
+    price.is_possible = gets_in(t, member, node, pieces) >= 0
+    price.victim_qos = LEVELS
+    price.lost = 0
+    if price.is_possible or is_hopeless(t, node, &t.shapes[t.tasks[member].shape], qos):
+        return 0
+    gather_units(t, node, qos)
+    if find_minimal(t, member, node, &nobody):
+        price.is_possible = True
+        for at in range(t.units_size):
+            if t.units[at].is_in:
+                price.victim_qos = min(price.victim_qos, t.units[at].qos)
+                price.lost += t.units[at].lost
+        put_all_back(t)
+    return 0
+
+
+cdef inline bint is_cheaper(SeatPrice* one, SeatPrice* other) noexcept nogil:
+    return one.victim_qos > other.victim_qos or (one.victim_qos == other.victim_qos and one.lost < other.lost)
+
+
+cdef uint32_t cheapest_seat(Tables* t, int column, int64_t value) noexcept nogil:
+    """Lowest node of the lowest price in the domain, or NONE."""
+    cdef uint32_t node, best = NONE_
+    for node in range(t.nodes_used):
+        if t.seat_prices[node].is_possible and in_domain(t, node, column, value):
+            if best == NONE_ or is_cheaper(&t.seat_prices[node], &t.seat_prices[best]):
+                best = node
+    return best
+
+
+cdef int take_seat(Tables* t, uint32_t member, uint32_t node, int qos) except -1 nogil:
+    """Dooms whom the seat costs and holds it; every node that changed has a new price."""
+    cdef Slots nobody
+    cdef TrialRecord* entry
+    cdef uint32_t at, before = t.doomed.size
+    memset(&nobody, 0, sizeof(Slots))
+    if t.seat_prices[node].victim_qos < LEVELS:
+        gather_units(t, node, qos)
+        find_minimal(t, member, node, &nobody)
+        lifted_tasks(t, &t.doomed)
+        for at in range(before, t.doomed.size):
+            t.allocations[t.tasks[t.doomed.at[at]].place].lifted_by = DOOMED
+    grow(<void**> &t.trial, &t.trial_capacity, sizeof(TrialRecord), <uint64_t> t.trial_size + 1)
+    entry = &t.trial[t.trial_size]
+    t.trial_size += 1
+    entry.task = member
+    entry.node = node
+    entry.count = <uint32_t> gets_in(t, member, node, entry.pieces)
+    hold_trial(t, entry, 1)
+    price_seat(t, member, node, qos)
+    for at in range(before, t.doomed.size):
+        if t.allocations[t.tasks[t.doomed.at[at]].place].node != node:
+            price_seat(t, member, t.allocations[t.tasks[t.doomed.at[at]].place].node, qos)
+    return 0
+
+
+cdef int seat_by_price(Tables* t, Head* head, int64_t value, int qos) except -1 nogil:
+    """Victims into `doomed`, lifted; nobody is seated afterwards. Returns 1 if every member needed found a seat."""
+    cdef uint32_t at, node, member, priced = NONE_, failed = NONE_
+    grow(<void**> &t.seat_prices, &t.seat_prices_capacity, sizeof(SeatPrice), t.nodes_used)
+    t.trial_size = 0
+    t.doomed.size = 0
+    for at in range(head.members.size):
+        member = head.members.at[at]
+        if t.tasks[member].shape == failed or t.trial_size == head.needed:
+            continue
+        if t.tasks[member].shape != priced:
+            priced = t.tasks[member].shape
+            for node in range(t.nodes_used):
+                price_seat(t, member, node, qos)
+        node = cheapest_seat(t, head.column, value)
+        if node == NONE_:
+            failed = priced
+        else:
+            take_seat(t, member, node, qos)
+    for at in range(t.trial_size):
+        hold_trial(t, &t.trial[at], -1)
+    return t.trial_size >= head.needed
+
+
+# ---------------------------------------------------------------- the whole set
+
+cdef void lift_doomed(Tables* t, uint32_t begin, uint32_t end, int sign) noexcept nogil:
+    """Tasks of `doomed` from begin to end: off their nodes (1) or back (-1)."""
+    cdef uint32_t at
+    for at in range(begin, end):
+        t.allocations[t.tasks[t.doomed.at[at]].place].lifted_by = DOOMED if sign > 0 else 0
+        lift_task(t, t.doomed.at[at], sign)
+
+
+cdef bint is_whole(Tables* t, uint32_t gang) noexcept nogil:
+    """The gang falls below its least by what is doomed, so that it goes as a whole."""
+    cdef Census census = count_members(t, &t.gangs[gang])
+    cdef uint32_t at
+    cdef int64_t left = <int64_t> census.live + t.gangs[gang].succeeded
+    for at in range(t.doomed.size):
+        left -= t.tasks[t.doomed.at[at]].gang == gang
+    return left < t.gangs[gang].min_size
+
+
+cdef int sort_doomed(Tables* t) except -1 nogil:
+    """`units` anew, one a task or whole gang, dearest first; `doomed` in their order. A unit's first task says where its run begins."""
+    cdef uint32_t at, other, task, gang
+    cdef uint32_t count = t.doomed.size
+    t.units_size = 0
+    for at in range(count):
+        task = t.doomed.at[at]
+        gang = t.tasks[task].gang
+        if gang == NONE_ or not is_whole(t, gang):
+            add_unit(t, task, NONE_)
+        elif not has_whole(t, gang, False):
+            add_unit(t, task, gang)
+    sort_units(t)
+    for at in range(t.units_size):
+        if t.units[at].gang == NONE_:
+            push(&t.doomed, t.units[at].task)
+            continue
+        for other in range(count):
+            if t.tasks[t.doomed.at[other]].gang == t.units[at].gang:
+                push(&t.doomed, t.doomed.at[other])
+    memmove(t.doomed.at, t.doomed.at + count, count * sizeof(uint32_t))
+    t.doomed.size = count
+    return 0
+
+
+cdef inline uint32_t run_begin(Tables* t, uint32_t end) noexcept nogil:
+    """Where the last unit of `doomed` up to `end` begins."""
+    cdef uint32_t gang = t.tasks[t.doomed.at[end - 1]].gang
+    cdef uint32_t begin = end - 1
+    if gang != NONE_ and has_whole(t, gang, False):
+        while begin > 0 and t.tasks[t.doomed.at[begin - 1]].gang == gang:
+            begin -= 1
+    return begin
+
+
+cdef int spare_whom_nobody_needs(Tables* t, Head* head, int64_t value) except -1 nogil:
+    """Dearest first, back to where they were. `doomed` is lifted before and after."""
+    cdef uint32_t begin, end, count
+    sort_doomed(t)
+    end = t.doomed.size
+    while end > 0:
+        begin = run_begin(t, end)
+        count = end - begin
+        lift_doomed(t, begin, end, -1)
+        if seat_members(t, head, value) >= head.needed:
+            memmove(t.doomed.at + begin, t.doomed.at + end, (t.doomed.size - end) * sizeof(uint32_t))
+            t.doomed.size -= count
+        else:
+            lift_doomed(t, begin, end, 1)
+        end = begin
+    return 0
+
+
+cdef int is_needed_later(Tables* t, Head* head, int64_t value, Slots* leaving) except -1 nogil:
+    """1: each unit is still needed with those gone who leave anyhow, too, and if nothing was kept for others who claim."""
+    cdef uint32_t node
+    cdef int needed
+    if leaving.size == 0:
+        return 1
+    lift_leaving(t, leaving, 1)
+    needed = is_needed(t, head, value)
+    lift_leaving(t, leaving, -1)
+    if needed:
+        for node in range(t.nodes_used):
+            lift_claims(t, node, 1)
+        needed = is_needed(t, head, value)
+        for node in range(t.nodes_used):
+            lift_claims(t, node, -1)
+    return needed
+
+
+cdef int is_needed(Tables* t, Head* head, int64_t value) except -1 nogil:
+    """1: with any one unit back the members do not all find a seat."""
+    cdef uint32_t begin, end = t.doomed.size
+    cdef int needed = 1
+    while end > 0 and needed:
+        begin = run_begin(t, end)
+        lift_doomed(t, begin, end, -1)
+        needed = seat_members(t, head, value) < head.needed
+        lift_doomed(t, begin, end, 1)
+        end = begin
+    return needed
+
+
+cdef int keep_gang_if_cheaper(Tables* t, Head* head, int64_t value) except -1 nogil:
+    """The set that is doomed now, with the seats that it makes, against the plan so far."""
+    cdef uint32_t at
+    cdef int64_t lost = 0, milli = 0, asked = 0
+    cdef uint8_t victim_qos = LEVELS
+    cdef Plan* plan = &t.plan
+    if seat_members(t, head, value) < head.needed:
+        return 0
+    for at in range(t.doomed.size):
+        lost += work_at_stake(t, &t.tasks[t.doomed.at[at]])
+        milli += t.shapes[t.tasks[t.doomed.at[at]].shape].device_milli
+        victim_qos = min(victim_qos, <uint8_t> qos_of(&t.tasks[t.doomed.at[at]]))
+    for at in range(t.trial_size):
+        asked += t.shapes[t.tasks[t.trial[at].task].shape].device_milli
+    if t.blast_radius > 0 and milli > t.blast_radius * max(<int64_t> 1000, asked):
+        return 0
+    if plan.seats_size > 0 and not (victim_qos > plan.victim_qos or (victim_qos == plan.victim_qos and (
+            lost < plan.lost or (lost == plan.lost and t.doomed.size < plan.victims.size)))):
+        return 0
+    plan.lost = lost
+    plan.victim_qos = victim_qos
+    plan.victims.size = 0
+    for at in range(t.doomed.size):
+        push(&plan.victims, t.doomed.at[at])
+    grow(<void**> &plan.seats, &plan.seats_capacity, sizeof(TrialRecord), t.trial_size)
+    memcpy(plan.seats, t.trial, t.trial_size * sizeof(TrialRecord))
+    plan.seats_size = t.trial_size
+    return 0
+
+
+cdef int plan_domain(Tables* t, Head* head, int64_t value, int qos, Slots* leaving) except -1 nogil:
+    """The cheapest proof in this domain, if it is cheaper than the plan so far. Nobody stays lifted."""
+    if seat_by_price(t, head, value, qos) and seat_members(t, head, value) >= head.needed:
+        spare_whom_nobody_needs(t, head, value)
+        if t.doomed.size > 0 and is_needed_later(t, head, value, leaving):
+            keep_gang_if_cheaper(t, head, value)
+    lift_doomed(t, 0, t.doomed.size, -1)
+    t.units_size = 0
+    return 0
+
+
+cdef int plan_gang(Tables* t, Head* head, int qos, Slots* leaving) except -1 nogil:
+    """The cheapest proof over all domains; none where nobody could be stopped at all."""
+    cdef Slots seen
+    cdef uint32_t node, evictable = 0
+    cdef int level
+    cdef int64_t value
+    t.plan.seats_size = 0
+    for node in range(t.nodes_used):
+        for level in range(qos + 1, LEVELS):
+            evictable += t.nodes[node].evictable[level] if t.nodes[node].is_open else 0
+    if evictable == 0:
+        return 0
+    if head.column < 0:
+        return plan_domain(t, head, -1, qos, leaving)
+    memset(&seen, 0, sizeof(Slots))
+    for node in range(t.nodes_used):
+        value = node if head.column == DOMAINS else t.nodes[node].domain[head.column]
+        if t.nodes[node].is_open and value >= 0 and not was_seen(&seen, <uint32_t> value):
+            push(&seen, <uint32_t> value)
+            plan_domain(t, head, value, qos, leaving)
+    drop_slots(&seen)
+    return 0
+
+
+cdef int can_sit_later(Tables* t, Head* head, Slots* leaving) except -1 nogil:
+    """1: there will be seats when those have left who leave anyhow, so nobody else is stopped."""
+    cdef int found
+    if leaving.size == 0:
+        return 0
+    lift_leaving(t, leaving, 1)
+    found = can_sit(t, head)
+    lift_leaving(t, leaving, -1)
+    return found
+
+
+cdef int claim_gang(Tables* t, uint32_t task, uint8_t code) except -1 nogil:
+    """The gang that this parked task stands for claims the cheapest proof. Returns 0 if there is none, or if some of it is there, else 1."""
+    cdef GangRecord* gang = &t.gangs[t.tasks[task].gang]
+    cdef Census census = count_members(t, gang)
+    cdef int qos = 0
+    cdef uint32_t at
+    cdef Head head
+    cdef Slots leaving
+    if census.live > 0 or census.stopping > 0 or census.claiming > 0 or gang.succeeded >= gang.min_size:
+        return 0
+    memset(&leaving, 0, sizeof(Slots))
+    gather_leaving(t, &leaving)
+    gather_head(t, task, &head)
+    for at in range(head.members.size):
+        qos = max(qos, qos_of(&t.tasks[head.members.at[at]]))
+    t.owner = NONE_
+    t.taking = TAKING_NONE
+    t.plan.seats_size = 0
+    if not can_sit_later(t, &head, &leaving):
+        plan_gang(t, &head, qos, &leaving)
+    drop_slots(&leaving)
+    drop_slots(&head.members)
+    if t.plan.seats_size == 0:
+        return 0
+    do_gang_claimed(t, code)
+    return 1
