@@ -300,6 +300,9 @@ class Core:
         """Tasks per state, index = state."""
     def verdict(self, shape: int) -> dict[str, int]:
         """Nodes by first reason that rules them out now: closed, words, model, devices, device_memory, topology, cpu, memory; `fits` = could take one now;
+    def gang_room(self, gang: int) -> tuple[int, int]:
+        """(waiting members that find a seat now, members that would with nobody else anywhere, every node open and every device in order);
+        in the best domain if they must share one; equal members first fit, so for unlike ones it may be some more."""
         `ever` = could take one if empty and open."""
     def node_state(self, node: int) -> tuple[int, int, int, int, int]:
         """(cpu_free_milli, memory_free_bytes, cpu_milli, memory_bytes, live allocations). Free counts claims as taken; may be negative while victims end."""

@@ -51,6 +51,10 @@ cdef class Questions(PricingDoors):
         self._gang(gang)
         return [self.t.gangs[gang].members.at[at] for at in range(self.t.gangs[gang].members.size)]
 
+    def gang_room(self, uint32_t gang):
+        self._gang(gang)
+        return room_for_gang(&self.t, &self.t.gangs[gang])
+
     def page(self, int64_t after_sequence, uint32_t limit, int states, uint32_t queue=0xFFFFFFFF, uint32_t qos=0xFFFFFFFF):
         """A pass over the table with a heap of the `limit` lowest: about 2 ns a task."""
         cdef Tables* t = &self.t

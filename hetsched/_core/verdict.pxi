@@ -78,6 +78,68 @@ cdef dict judge(Tables* t, ShapeRecord* shape):
     return verdict
 
 
+# ---------------------------------------------------------------- gangs
+
+cdef uint32_t most_seats(Tables* t, Slots* members, int column) except? 0xFFFFFFFF nogil:
+    """So many of these find a seat now, in the domain that has most for them."""
+    cdef Head head
+    cdef Slots seen
+    cdef uint32_t node, most = 0
+    memset(&head, 0, sizeof(Head))
+    head.members = members[0]
+    head.needed = members.size
+    head.column = column
+    if column < 0:
+        return seat_members(t, &head, -1)
+    memset(&seen, 0, sizeof(Slots))
+    for node in range(t.nodes_used):
+        head.value = node if column == DOMAINS else t.nodes[node].domain[column]
+        if t.nodes[node].is_open and head.value >= 0 and not was_seen(&seen, <uint32_t> head.value):
+            push(&seen, <uint32_t> head.value)
+            most = max(most, seat_members(t, &head, head.value))
+    drop_slots(&seen)
+    return most
+
+
+cdef void empty_cluster(Tables* t, uint8_t* was, int sign) noexcept nogil:
+    """Nobody anywhere, every node open, every device in order (1), or as before (-1): `was` has room for nodes and devices."""
+    cdef uint32_t at
+    for at in range(t.allocations_used):
+        if t.allocations[at].is_live:
+            lift_task(t, t.allocations[at].task, sign)
+    for at in range(t.nodes_used):
+        if sign > 0:
+            was[at] = t.nodes[at].is_open
+        t.nodes[at].is_open = t.nodes[at].is_present if sign > 0 else was[at]
+    for at in range(t.devices_used):
+        if sign > 0:
+            was[t.nodes_used + at] = t.devices[at].usable
+        t.devices[at].usable = 1 if sign > 0 else was[t.nodes_used + at]
+
+
+cdef tuple room_for_gang(Tables* t, GangRecord* gang):
+    """(waiting members that find a seat now, members that would if nobody else was anywhere)."""
+    cdef Slots waiting, all_
+    cdef uint32_t at, now, ever
+    cdef uint8_t* was = <uint8_t*> calloc(<size_t> t.nodes_used + t.devices_used + 1, 1)
+    if was == NULL:
+        no_memory()
+    memset(&waiting, 0, sizeof(Slots))
+    memset(&all_, 0, sizeof(Slots))
+    gather(t, gang, &waiting)
+    for at in range(gang.members.size):
+        if not is_terminal(&t.tasks[gang.members.at[at]]):
+            push(&all_, gang.members.at[at])
+    now = most_seats(t, &waiting, gang.column)
+    empty_cluster(t, was, 1)
+    ever = most_seats(t, &all_, gang.column)
+    empty_cluster(t, was, -1)
+    free(was)
+    drop_slots(&waiting)
+    drop_slots(&all_)
+    return now, ever
+
+
 # ---------------------------------------------------------------- fragmentation
 
 cdef void measure_fragment(Tables* t, int kind, int64_t* fragment_milli, int64_t* free_milli) noexcept nogil:

@@ -146,11 +146,13 @@ class Explain:
             sentence = f"gang {gang.name} has {present} of the {gang.min_size} members that must start together"
             yield Waiting.GANG_INCOMPLETE, sentence, numbers
         else:
+            now, ever = self.core.gang_room(gang.slot)
             sentence = f"gang {gang.name} needs room for {gang.min_size} members at once"
             if gang.same is not None:
                 sentence += f" on one {gang.same}"
                 numbers["same"] = gang.same
-            yield Waiting.GANG_NO_ROOM, sentence, {**numbers, "waiting": here}
+            sentence += f": {now} of those that wait would fit now, {ever} of all if nobody else was there"
+            yield Waiting.GANG_NO_ROOM, sentence, {**numbers, "waiting": here, "fit_now": now, "fit_ever": ever}
 
     def _limits(self, body: Task) -> Iterator[Found]:
         """Queue limits that the task's start would break, innermost queue first."""

@@ -238,3 +238,19 @@ def test_members_of_unlike_shapes_find_seats_by_first_fit_where_the_best_ones_do
     world.task("first", world.shape(gpus=1, cpu=2), gang=gang)
     world.task("second", world.shape(gpus=1, cpu=1, memory=1), gang=gang)
     assert world.place() == 2
+
+
+def test_how_many_of_a_gang_would_fit_now_and_ever() -> None:
+    world, _ = full_world(nodes=3, gpus=2, column=0)
+    shape = world.shape(gpus=1)
+    loose, _ = gang_of(world, 8, 8, shape)
+    tight, _ = gang_of(world, 3, 3, shape, column=0)
+    world.place(False)
+    digest = world.core.digest()
+    assert world.core.gang_room(loose) == (0, 6)
+    assert world.core.gang_room(tight) == (0, 2)
+    world.do("open_node", 0, False)
+    assert world.core.gang_room(loose) == (0, 6)
+    world.do("open_node", 0, True)
+    assert world.core.digest() == digest
+    world.core.check()

@@ -40,8 +40,9 @@ def test_a_gang_is_told_what_it_must_share() -> None:
     story.wait(1)
     told = explained(story, "m0")
     assert told["reason"] == "gang_no_room"
-    assert told["detail"].endswith("needs room for 2 members at once on one rack")
-    assert told["numbers"]["same"] == "rack"
+    assert "needs room for 2 members at once on one rack: 1 of those that wait would fit now" in told["detail"]
+    numbers = told["numbers"]
+    assert (numbers["same"], numbers["fit_now"], numbers["fit_ever"]) == ("rack", 1, 1)
 
 
 def test_a_wish_for_one_label_too_many_is_not_heard_and_refuses_nobody() -> None:
