@@ -248,9 +248,11 @@ cdef struct GangRecord:
     uint32_t succeeded         # members that succeeded, forgotten ones too
     int32_t column             # -1 none, 0..7 domain, 8 one node
     uint32_t next_free
+    int64_t broken_ns          # when it last lost an attempt before its time, 0 = never. Owner: apply
     int64_t no_start_ns        # derived: until when no start is looked for
     uint64_t no_proof          # derived: `changes` when a search for victims found nothing, 0 = never
     uint8_t is_present
+    uint8_t is_wounded         # derived: in `wounded`
     uint8_t is_stale           # derived: in `stale_gangs`, its standing in the lanes is to be settled
     int32_t wish               # a column in which they would like to share a domain, -1 none; -1 too where `column` is not
 
@@ -289,6 +291,7 @@ cdef struct TrialRecord:
     uint32_t node
     uint32_t count
     uint32_t pieces[MAX_PIECES]
+    uint8_t was_open           # the node, before it was closed to claims. Owner: repair
 
 
 cdef struct UnitRecord:
@@ -457,6 +460,12 @@ cdef struct Tables:
     Slots parked_tasks         # derived: gang members that did not fit, until `frees` moves
     uint64_t parked_frees      # `frees` when parked_tasks was last let go
     Slots stale_gangs          # derived
+    Slots wounded              # derived: gangs that may have lost members, by slot
+    int64_t repair_ns          # how long room is kept for them, 0 = not at all. Not dumped: it is told
+    TrialRecord* kept          # inside decide: that room
+    uint32_t kept_size
+    uint32_t kept_capacity
+    int64_t look_again_ns      # derived: when time alone changes what is decided, NEVER_NS = not
 
     TreeRecord* trees
     uint32_t trees_used

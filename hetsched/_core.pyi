@@ -255,6 +255,10 @@ class Core:
         Cheap when nothing changed since the last call: blocked shapes cost one byte read each. A level claims before the next one may place.
         `lane`: what the placements say; by default LANE_IMMEDIATE for critical, else LANE_BATCH.
         A gang claims a seat for each member that must start (F_CLAIMED each, some without victims); all are placed with the last victim's end."""
+    def next_ns(self) -> int | None:
+        """When time alone changes what `decide` does: room is no longer kept for a gang. None = never."""
+    def time_told(self) -> bool:
+        """`next_ns` is over: it is forgotten, and `decide` will look at everybody again."""
     def waiting(self, levels: int) -> int:
         """Tasks QUEUED in lanes of these levels (claiming ones not counted)."""
 
@@ -264,6 +268,8 @@ class Core:
         """Device tasks accepted so far; after a load, as far as the shapes' counts remember."""
     def know(self, shape: int, times: int) -> None:
         """Count the shape as asked so often, without tasks: history."""
+    def set_repair(self, repair_ns: int) -> None:
+        """How long room is kept for members that a gang lost, after the last loss; 0 (as made) = not at all. Not dumped."""
     def set_strand_limit(self, milli: int) -> None:
         """POLICY_PRICE: a task without devices fits only where it strands at most so many milli of devices a core; 0 = anywhere. Not dumped."""
     def demand(self) -> list[tuple[int, int, int, tuple[tuple[int, int, int, int, int], ...]]]:
@@ -292,6 +298,9 @@ class Core:
     def claims_on(self, node: int) -> list[int]:
         """Claiming tasks whose claim is on the node."""
     def gang_members(self, gang: int) -> list[int]: ...
+    def gang_room(self, gang: int) -> tuple[int, int]:
+        """(waiting members that find a seat now, members that would with nobody else anywhere, every node open and every device in order);
+        in the best domain if they must share one; equal members first fit, so for unlike ones it may be some more."""
     def page(self, after_sequence: int, limit: int, states: int, queue: int = ..., qos: int = ...) -> list[int]:
         """Slots with sequence > after_sequence, in sequence order; `states` a bit mask; NONE = any queue or qos."""
     def ahead(self, task: int) -> int:
@@ -300,9 +309,6 @@ class Core:
         """Tasks per state, index = state."""
     def verdict(self, shape: int) -> dict[str, int]:
         """Nodes by first reason that rules them out now: closed, words, model, devices, device_memory, topology, cpu, memory; `fits` = could take one now;
-    def gang_room(self, gang: int) -> tuple[int, int]:
-        """(waiting members that find a seat now, members that would with nobody else anywhere, every node open and every device in order);
-        in the best domain if they must share one; equal members first fit, so for unlike ones it may be some more."""
         `ever` = could take one if empty and open."""
     def node_state(self, node: int) -> tuple[int, int, int, int, int]:
         """(cpu_free_milli, memory_free_bytes, cpu_milli, memory_bytes, live allocations). Free counts claims as taken; may be negative while victims end."""

@@ -8,7 +8,8 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   island, fit                                where it can go, on which devices, and what holding them means
   fragment, price, published, terms          how good a node is, each in its way
   score, rank                                where it goes best
-  gang, gang_wish, damping, reclaim, overcommit, lift, victims  what could be done about it
+  gang, gang_wish, repair, damping, reclaim,
+  overcommit, lift, victims                  what could be done about it
   reserve, gang_victims, decide              what is done about it
   allocate, apply, facts                     what it does to the tables, and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
@@ -129,6 +130,7 @@ include "_core/score.pxi"
 include "_core/rank.pxi"
 include "_core/gang.pxi"
 include "_core/gang_wish.pxi"
+include "_core/repair.pxi"
 include "_core/damping.pxi"
 include "_core/reclaim.pxi"
 include "_core/lift.pxi"

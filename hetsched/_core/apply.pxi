@@ -187,6 +187,7 @@ cdef int apply_requeued(Tables* t, uint32_t slot, uint8_t hold, uint32_t* claim)
         apply_evicted(t, task)
     else:
         calm(t, task)
+        note_loss(t, task.gang)
     release(t, slot, claim)
     task.flags |= hold & HELD_FLAGS
     set_state(t, slot, HELD_ if hold & HELD_FLAGS else QUEUED_)
@@ -212,6 +213,7 @@ cdef inline void calm(Tables* t, TaskRecord* task) noexcept nogil:
 cdef int apply_backed_off(Tables* t, uint32_t slot, uint32_t* claim) except -1 nogil:
     cdef TaskRecord* task = &t.tasks[slot]
     calm(t, task)
+    note_loss(t, task.gang)
     release(t, slot, claim)
     if task.failures < 255:
         task.failures += 1

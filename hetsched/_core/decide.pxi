@@ -20,14 +20,18 @@ cdef int64_t decide_once(Tables* t, int levels, bint preempt, int lane) except -
     t.rounds += 1
     age_lanes(t)
     let_time_tell(t)
+    heal(t)
     unpark(t)
+    keep_rooms_above(t, levels)
     for qos in range(LEVELS):
         if (levels >> qos) & 1:
             code = <uint8_t> lane if lane >= 0 else LANE_IMMEDIATE_ if qos == 0 else LANE_BATCH_
+            placed += mend_level(t, qos, code)
             placed += place_level(t, qos, code, preempt and may_claim(t, qos))
             if preempt and may_claim(t, qos):
                 claim_level(t, qos, code)
     close_seats(t, False)
+    let_rooms_go(t)
     return placed
 
 
@@ -165,7 +169,11 @@ cdef inline uint64_t* no_proof_of(Tables* t, uint32_t who) noexcept nogil:
 
 
 cdef int claims(Tables* t, uint32_t who, uint8_t code) except -1 nogil:
-    return claim_gang(t, claimer(t, who), code) if who & GANG_BIT else claim_head(t, who, code)
+    cdef int found
+    close_kept(t, True)
+    found = claim_gang(t, claimer(t, who), code) if who & GANG_BIT else claim_head(t, who, code)
+    close_kept(t, False)
+    return found
 
 
 cdef int claim_in_turn(Tables* t, uint32_t who, uint8_t code) except -1 nogil:

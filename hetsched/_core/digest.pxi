@@ -87,6 +87,7 @@ cdef void digest_rules(Tables* t, uint64_t* digest) noexcept nogil:
         mix_in(digest, <uint64_t> gang.size << 32 | gang.min_size)
         mix_in(digest, <uint64_t> gang.succeeded << 32 | gang.members.size)
         mix_in(digest, <uint64_t> <uint32_t> gang.column << 32 | <uint64_t> (gang.wish + 1) << 8 | gang.is_present)
+        mix_in(digest, <uint64_t> gang.broken_ns)
 
 
 cdef uint64_t digest_tables(Tables* t) noexcept nogil:

@@ -110,6 +110,9 @@ cdef int rebuild(Tables* t) except -1 nogil:
     for at in range(t.gangs_used):
         memset(&t.gangs[at].members, 0, sizeof(Slots))
         t.gangs[at].is_stale = False
+        t.gangs[at].is_wounded = False
+        if t.gangs[at].is_present and t.gangs[at].broken_ns > 0:
+            wound(t, at)
     rebuild_tasks(t)
     return 0
 

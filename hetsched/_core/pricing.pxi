@@ -7,6 +7,11 @@ cdef class PricingDoors(TaskDoors):
     def asked(self):
         return self.t.asked
 
+    def set_repair(self, int64_t repair_ns):
+        if repair_ns < 0:
+            raise ValueError(f"repair_ns {repair_ns} is negative")
+        self.t.repair_ns = repair_ns
+
     def set_strand_limit(self, int64_t milli):
         if not 0 <= milli <= 1000000:
             raise ValueError(f"a strand limit of {milli} is not 0..1000000 milli a core")

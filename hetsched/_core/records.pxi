@@ -33,7 +33,7 @@ LAYOUT = {
     "queues": "used:i8*18 guaranteed:i8*18 limit:i8*18=-1 weight:i8 parent:u4=4294967295 depth:u4 -key:u8 -key_stale:u1 has_limit:u1 "
               "-bucket:slots*4 -active_at:u4*4",
     "slots": "-at:u8 -size:u4 -capacity:u4",
-    "gangs": "-members:slots size:u4 min_size:u4 succeeded:u4 column:i4=-1 next_free:u4 -no_start_ns:i8 -no_proof:u8 is_present:u1 -is_stale:u1 wish:i4=-1",
+    "gangs": "-members:slots size:u4 min_size:u4 succeeded:u4 column:i4=-1 next_free:u4 broken_ns:i8 -no_start_ns:i8 -no_proof:u8 is_present:u1 -is_wounded:u1 -is_stale:u1 wish:i4=-1",
     "evictions": "sequence:u8 at_ns:i8",
     "templates": "expected_ns:i8 efficiency_milli:i8=-1",
 }

@@ -87,6 +87,7 @@ cdef class ShapeDoors(ClusterDoors):
         t.gangs[slot].succeeded = 0
         t.gangs[slot].no_start_ns = 0
         t.gangs[slot].no_proof = 0
+        t.gangs[slot].broken_ns = 0
         t.gangs[slot].column = column
         t.gangs[slot].wish = wish
         t.gangs[slot].is_present = True

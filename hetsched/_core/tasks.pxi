@@ -227,5 +227,16 @@ cdef class TaskDoors(TermDoors):
         self._checked()
         return placed
 
+    def next_ns(self):
+        return None if self.t.look_again_ns == INT64_MAX else self.t.look_again_ns
+
+    def time_told(self):
+        if self.t.now_ns < self.t.look_again_ns:
+            return False
+        self.t.look_again_ns = INT64_MAX
+        self.t.changes += 1
+        self.t.frees += 1
+        return True
+
     def waiting(self, int levels):
         return sum([self.t.waiting[qos] for qos in range(LEVELS) if levels >> qos & 1])

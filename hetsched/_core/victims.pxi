@@ -124,7 +124,7 @@ cdef int claim_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
         drop_slots(&leaving)
         return 0
     for node in range(t.nodes_used):
-        is_kept = is_closed_seat(t, node)
+        is_kept = is_closed_seat(t, node) and not is_kept_room(t, node)
         t.nodes[node].is_open |= is_kept
         if not is_hopeless(t, node, shape, qos):
             begin_taking(t, node, shape)

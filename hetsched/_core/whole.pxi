@@ -173,4 +173,5 @@ cdef bytes plain_gangs(Tables* t):
         records[at].is_stale = False
         records[at].no_start_ns = 0
         records[at].no_proof = 0
+        records[at].is_wounded = False
     return section

@@ -83,6 +83,7 @@ class Scheduler:
         self.core.set_policy(PRESETS[config.policy.preset])
         self.core.set_strand_limit(config.policy.strand_limit)
         self.core.set_overcommit(*beyond(config))
+        self.core.set_repair(round(config.gang.repair * 1e9))
         self._pricer = Pricer(self.core) if config.policy.preset == "price" else None
 
     def _table(self) -> dict[type[Input], Callable[[Any], None]]:
@@ -121,7 +122,8 @@ class Scheduler:
 
     def wake_ns(self) -> int | None:
         """When `step([])` next has something to do; None = only an input can change anything."""
-        return min(filter(None, (self.world.timers.next_ns(), self.window.due_ns())), default=None)
+        dues = (self.world.timers.next_ns(), self.window.due_ns(), self.core.next_ns())
+        return min(filter(None, dues), default=None)
 
     def _begin(self, now_ns: int) -> None:
         world = self.world
@@ -146,6 +148,7 @@ class Scheduler:
         world = self.world
         if self._pricer is not None:
             self._pricer.turn()
+        world.capacity_changed |= self.core.time_told()
         changed = world.capacity_changed or world.arrived > 0
         if changed and self.core.waiting(self._immediate):
             world.ranking.refresh()
