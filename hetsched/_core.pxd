@@ -234,6 +234,7 @@ cdef struct QueueRecord:
     int64_t weight
     uint32_t parent            # slot or NONE
     uint32_t depth
+    int64_t delay_ns           # how long its tasks wait before they may evict, -1: as above it. Not dumped: it is told
     uint64_t key               # derived: dominant share over weight, scaled
     uint8_t key_stale          # derived
     uint8_t has_limit          # here or above
@@ -342,6 +343,7 @@ cdef struct Tables:
     int64_t over_cpu           # thousandths of a node's cpu that may be lent beyond it, 0 = none
     int64_t over_memory        # likewise of its memory
     uint8_t taking             # while victims are searched: which soft tasks are among them, TAKING_*. Owner: overcommit
+    int64_t delay_ns           # of queues that say none: before a task may evict. Not dumped: it is told
     uint64_t next_sequence
     uint8_t* liked             # while devices are picked: of the shape, NULL = no model is liked better. Owner: fit
     uint64_t changes           # derived: grows with every change that could make a proof or a fit possible

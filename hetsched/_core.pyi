@@ -256,7 +256,7 @@ class Core:
         `lane`: what the placements say; by default LANE_IMMEDIATE for critical, else LANE_BATCH.
         A gang claims a seat for each member that must start (F_CLAIMED each, some without victims); all are placed with the last victim's end."""
     def next_ns(self) -> int | None:
-        """When time alone changes what `decide` does: room is no longer kept for a gang. None = never."""
+        """When time alone changes what `decide` does: a delay before evicting is over, room is no longer kept for a gang. None = never."""
     def time_told(self) -> bool:
         """`next_ns` is over: it is forgotten, and `decide` will look at everybody again."""
     def waiting(self, levels: int) -> int:
@@ -270,6 +270,8 @@ class Core:
         """Count the shape as asked so often, without tasks: history."""
     def set_repair(self, repair_ns: int) -> None:
         """How long room is kept for members that a gang lost, after the last loss; 0 (as made) = not at all. Not dumped."""
+    def set_preemption_delay(self, delay_ns: int, queue: int = ...) -> None:
+        """A task waits so long before it may evict: in this queue and those below it that say nothing else, or (NONE) everywhere else. Not dumped."""
     def set_strand_limit(self, milli: int) -> None:
         """POLICY_PRICE: a task without devices fits only where it strands at most so many milli of devices a core; 0 = anywhere. Not dumped."""
     def demand(self) -> list[tuple[int, int, int, tuple[tuple[int, int, int, int, int], ...]]]:

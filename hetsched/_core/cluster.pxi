@@ -212,6 +212,7 @@ cdef class ClusterDoors(Tabled):
         queue = &t.queues[t.queues_used]
         memset(queue, 0, sizeof(QueueRecord))
         queue.weight = weight
+        queue.delay_ns = -1
         queue.parent = NONE_
         queue.key_stale = True
         if parent != NONE and parent >= 0:

@@ -170,10 +170,38 @@ cdef inline uint64_t* no_proof_of(Tables* t, uint32_t who) noexcept nogil:
 
 cdef int claims(Tables* t, uint32_t who, uint8_t code) except -1 nogil:
     cdef int found
+    if is_patient(t, claimer(t, who)):
+        return 0
     close_kept(t, True)
     found = claim_gang(t, claimer(t, who), code) if who & GANG_BIT else claim_head(t, who, code)
     close_kept(t, False)
     return found
+
+
+cdef int64_t delay_of(Tables* t, uint32_t queue) noexcept nogil:
+    """Of the innermost queue of the line that says one."""
+    while queue != NONE_ and t.queues[queue].delay_ns < 0:
+        queue = t.queues[queue].parent
+    return t.delay_ns if queue == NONE_ else t.queues[queue].delay_ns
+
+
+cdef bint is_patient(Tables* t, uint32_t task) noexcept nogil:
+    """It, or the last of its gang, has not waited long enough to stop anybody."""
+    cdef int64_t since_ns = t.tasks[task].changed_ns
+    cdef int64_t delay_ns = delay_of(t, t.tasks[task].queue)
+    cdef GangRecord* gang
+    cdef uint32_t at
+    if delay_ns == 0:
+        return False
+    if t.tasks[task].gang != NONE_:
+        gang = &t.gangs[t.tasks[task].gang]
+        for at in range(gang.members.size):
+            if is_waiting(&t.tasks[gang.members.at[at]]):
+                since_ns = max(since_ns, t.tasks[gang.members.at[at]].changed_ns)
+    if t.now_ns >= since_ns + delay_ns:
+        return False
+    look_again(t, since_ns + delay_ns)
+    return True
 
 
 cdef int claim_in_turn(Tables* t, uint32_t who, uint8_t code) except -1 nogil:

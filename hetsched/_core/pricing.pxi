@@ -12,6 +12,16 @@ cdef class PricingDoors(TaskDoors):
             raise ValueError(f"repair_ns {repair_ns} is negative")
         self.t.repair_ns = repair_ns
 
+    def set_preemption_delay(self, int64_t delay_ns, uint32_t queue=0xFFFFFFFF):
+        if delay_ns < 0:
+            raise ValueError(f"delay_ns {delay_ns} is negative")
+        if queue == NONE_:
+            self.t.delay_ns = delay_ns
+        else:
+            self._queue(queue)
+            self.t.queues[queue].delay_ns = delay_ns
+        self.t.changes += 1
+
     def set_strand_limit(self, int64_t milli):
         if not 0 <= milli <= 1000000:
             raise ValueError(f"a strand limit of {milli} is not 0..1000000 milli a core")

@@ -157,6 +157,7 @@ cdef bytes plain_queues(Tables* t):
     cdef QueueRecord* records = <QueueRecord*> <char*> section
     cdef uint32_t at
     for at in range(t.queues_used):
+        records[at].delay_ns = 0
         records[at].key = 0
         records[at].key_stale = True
         memset(records[at].bucket, 0, sizeof(records[at].bucket))

@@ -114,6 +114,7 @@ def _not_negative(config: Config) -> Iterator[str]:
         "batch.max_wait",
         "policy.strand_limit",
         "preemption.blast_radius",
+        "preemption.delay",
         "gang.repair",
         "server.longest_wait",
         "server.drain_timeout",
@@ -128,6 +129,9 @@ def _not_negative(config: Config) -> Iterator[str]:
 
 
 def _ranges(config: Config) -> Iterator[str]:
+    for queue, delay in config.preemption.queue_delay.items():
+        if not 0 <= delay < math.inf:
+            yield f"preemption.queue_delay.{queue} is {delay}, must not be negative"
     for name in ("cpu", "memory"):
         ratio = getattr(config.overcommit, name)
         if not 1 <= ratio <= 100:

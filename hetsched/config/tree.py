@@ -60,10 +60,12 @@ class Policy(Section, frozen=True, kw_only=True):
 
 
 class Preemption(Section, frozen=True, kw_only=True):
-    """Bounds of evicting."""
+    """Bounds of evicting. `delay`: seconds that a task waits before it may evict; `queue_delay`: the same by queue, for it and those below."""
 
     enabled: bool = True
     blast_radius: int = 8
+    delay: float = 0.0
+    queue_delay: dict[str, float] = {}
 
 
 class Gang(Section, frozen=True, kw_only=True):

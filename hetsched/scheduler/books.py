@@ -49,7 +49,7 @@ class Books:
         self.kinds = Interned("device kinds", _core.MAX_KINDS)
         self.models = Interned("device models", _core.MAX_MODELS)
         self.cluster = Cluster(core, self.kinds, self.models)
-        self.queues = Queues(core, self.kinds)
+        self.queues = Queues(core, self.kinds, config.preemption.queue_delay)
         self.templates = Templates(core, self.kinds, self.models, self.cluster)
         self.templates.is_typed = is_blended(config.policy)
         self.profiles = Profiles(config.limits.profiles)

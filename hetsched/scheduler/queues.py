@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hetsched._core import NONE, RESOURCE_CPU, RESOURCE_KIND, RESOURCE_MEMORY, Core
 from hetsched.model import QueueSpec
 from hetsched.scheduler.intern import Interned
@@ -10,9 +12,11 @@ from hetsched.scheduler.intern import Interned
 class Queues:
     """Name ↔ the core's slot. `a/b` lies below `a`."""
 
-    def __init__(self, core: Core, kinds: Interned) -> None:
+    def __init__(self, core: Core, kinds: Interned, delays: Mapping[str, float] | None = None) -> None:
+        """`delays`: seconds before tasks of a queue may evict, where it is not what holds above it."""
         self._core = core
         self._kinds = kinds
+        self._delays = delays or {}
         self.slot: dict[str, int] = {}
         self.name: dict[int, str] = {}
         self.spec: dict[str, QueueSpec] = {}
@@ -31,6 +35,8 @@ class Queues:
         self.slot[name] = slot
         self.name[slot] = name
         self.spec[name] = QueueSpec(name=name)
+        if name in self._delays:
+            self._core.set_preemption_delay(round(self._delays[name] * 1e9), slot)
 
     def apply(self, spec: QueueSpec) -> None:
         """The operator's word."""

@@ -84,6 +84,7 @@ class Scheduler:
         self.core.set_strand_limit(config.policy.strand_limit)
         self.core.set_overcommit(*beyond(config))
         self.core.set_repair(round(config.gang.repair * 1e9))
+        self.core.set_preemption_delay(round(config.preemption.delay * 1e9))
         self._pricer = Pricer(self.core) if config.policy.preset == "price" else None
 
     def _table(self) -> dict[type[Input], Callable[[Any], None]]:

@@ -137,9 +137,11 @@ def test_an_evicted_member_has_no_such_claim() -> None:
 
 
 @pytest.mark.parametrize("seed", range(200, 208))
-def test_random_worlds_with_repair_keep_their_invariants_and_their_story(seed: int) -> None:
+def test_random_worlds_with_repair_and_delay_keep_their_invariants_and_their_story(seed: int) -> None:
     chaos = Chaos(seed)
     chaos.world.do("set_repair", 30 * SECOND_NS)
+    chaos.world.do("set_preemption_delay", seed % 2 * 5 * SECOND_NS)
+    chaos.world.do("set_preemption_delay", 0, 1)
     chance = random.Random(seed)
 
     def decide() -> None:
