@@ -321,6 +321,7 @@ cdef struct Plan:
     uint32_t count             # devices of the preemptor
     uint32_t pieces[MAX_PIECES]
     Slots victims              # tasks
+    uint8_t is_move            # all of them have room elsewhere
     TrialRecord* seats         # of a gang, whose node and pieces the fields above are not
     uint32_t seats_size        # 0: none yet
     uint32_t seats_capacity
@@ -482,7 +483,14 @@ cdef struct Tables:
     Plan plan
     Slots lifted               # scratch of victims
     Slots doomed               # scratch of gang_victims: tasks in the set
-    SeatPrice* seat_prices     # likewise, one a node
+    uint8_t consolidate        # MOVE_*. Not dumped: it is told
+    uint8_t moving             # while victims are searched: those of the newcomer's own level who can be moved, too. Owner: decide
+    int64_t newcomer_milli     # likewise: what the newcomer asks for in all. Owner: victims, gang_victims
+    int64_t newcomer_cpu
+    TrialRecord* moves         # scratch of consolidate: where victims would find room
+    uint32_t moves_size
+    uint32_t moves_capacity
+    SeatPrice* seat_prices     # scratch of gang_victims, one a node
     uint32_t seat_prices_capacity
     TrialRecord* trial
     uint32_t trial_size

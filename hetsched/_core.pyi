@@ -65,6 +65,10 @@ MAX_KINDS: Final[int]  # 16
 MAX_MODELS: Final[int]  # 64
 REASON_PREEMPTED: Final[int]  # 1: a reason code that the core gives by itself; all but these two are passed through
 REASON_RECLAIM: Final[int]  # 11: stopped for cpu or memory that was lent to it
+REASON_CONSOLIDATE: Final[int]  # 16: moved: stopped for another, with room elsewhere
+MOVE_NEVER: Final[int]
+MOVE_LOWER: Final[int]
+MOVE_EQUAL: Final[int]
 STATE_NAMES: Final[tuple[str, ...]]  # index = state
 CHECKED_BUILD: Final[bool]  # HETSCHED_CHECKED=1: every core calls check() after every door, whatever `checked` says
 
@@ -270,6 +274,9 @@ class Core:
         """Count the shape as asked so often, without tasks: history."""
     def set_repair(self, repair_ns: int) -> None:
         """How long room is kept for members that a gang lost, after the last loss; 0 (as made) = not at all. Not dumped."""
+    def set_consolidate(self, moves: int) -> None:
+        """MOVE_NEVER (as made), MOVE_LOWER: where all victims have room elsewhere that is preferred at equal cost and said (REASON_CONSOLIDATE);
+        MOVE_EQUAL: tasks may also move others of their own level, best_effort or below, who are smaller. Not dumped."""
     def set_preemption_delay(self, delay_ns: int, queue: int = ...) -> None:
         """A task waits so long before it may evict: in this queue and those below it that say nothing else, or (NONE) everywhere else. Not dumped."""
     def set_strand_limit(self, milli: int) -> None:

@@ -9,7 +9,7 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   fragment, price, published, terms          how good a node is, each in its way
   score, rank                                where it goes best
   gang, gang_wish, repair, damping, reclaim,
-  overcommit, lift, victims                  what could be done about it
+  overcommit, lift, consolidate, victims     what could be done about it
   reserve, gang_victims, decide              what is done about it
   allocate, apply, facts                     what it does to the tables, and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
@@ -90,6 +90,7 @@ cdef enum:
     POLICIES = 11
     STOP_PREEMPTED = 1         # the reason codes that the core gives by itself
     STOP_RECLAIM = 11
+    STOP_CONSOLIDATE = 16
     AGE_MOST = 100             # points of priority
     LOOK_BEHIND = 64           # tasks of a lane that may be passed over
 
@@ -107,7 +108,8 @@ POLICY_FRAGMENT, POLICY_PACK, POLICY_SPREAD, POLICY_FIRST_FIT, POLICY_PRICE = ra
 POLICY_RANDOM, POLICY_BEST_FIT, POLICY_DOT_PRODUCT, POLICY_PACKING, POLICY_CLUSTERING, POLICY_FGD = range(5, 11)
 RESOURCE_CPU, RESOURCE_MEMORY, RESOURCE_KIND = 0, 1, 2
 MAX_KINDS, MAX_MODELS = 16, 64
-REASON_PREEMPTED, REASON_RECLAIM = STOP_PREEMPTED, STOP_RECLAIM
+REASON_PREEMPTED, REASON_RECLAIM, REASON_CONSOLIDATE = STOP_PREEMPTED, STOP_RECLAIM, STOP_CONSOLIDATE
+MOVE_NEVER, MOVE_LOWER, MOVE_EQUAL = range(3)
 CHECKED_BUILD = bool(HETSCHED_CHECKED)
 (F_TURN, F_WORDS, F_PLACED, F_STARTED, F_STOPPING, F_ENDED, F_REQUEUED, F_BACKED_OFF, F_READY, F_HELD, F_CLAIMED, F_UNCLAIMED,
  F_PRIORITISED, F_FORGOTTEN) = range(1, 15)
@@ -134,6 +136,7 @@ include "_core/repair.pxi"
 include "_core/damping.pxi"
 include "_core/reclaim.pxi"
 include "_core/lift.pxi"
+include "_core/consolidate.pxi"
 include "_core/victims.pxi"
 include "_core/give_back.pxi"
 include "_core/weighted.pxi"

@@ -44,6 +44,9 @@ class Metrics:
         self.preemptions = self._counter(
             "scheduler_preemptions", "Attempts stopped for another task", ("victim_qos", "preemptor_qos")
         )
+        self.moves = self._counter(
+            "hetsched_moves", "Preemptions of attempts that had room elsewhere at that moment", ("victim_qos",)
+        )
         self.queue_wait = self._histogram(
             "hetsched_queue_wait_seconds", "From submission to first running", ("qos_level",), LONG_BUCKETS_S
         )

@@ -96,8 +96,8 @@ cdef int next_lane(Tables* t, int qos, uint32_t* lane) except -1 nogil:
 
 
 cdef inline bint may_claim(Tables* t, int qos) noexcept nogil:
-    """The lowest level has nobody below it, but a queue may take back from its equals, and whoever is firm from who is not."""
-    return qos < LEVELS - 1 or t.has_guarantees or lends(t)
+    """The lowest level has nobody below it, but a queue may take back from its equals, whoever is firm from who is not, and equals may be moved."""
+    return qos < LEVELS - 1 or t.has_guarantees or lends(t) or t.consolidate == MOVE_EQUAL_
 
 
 cdef int claims_first(Tables* t, uint32_t head, int qos, uint8_t code) except -1 nogil:
@@ -174,6 +174,10 @@ cdef int claims(Tables* t, uint32_t who, uint8_t code) except -1 nogil:
         return 0
     close_kept(t, True)
     found = claim_gang(t, claimer(t, who), code) if who & GANG_BIT else claim_head(t, who, code)
+    if not found and t.consolidate == MOVE_EQUAL_ and qos_of(&t.tasks[claimer(t, who)]) >= 2:
+        t.moving = True
+        found = claim_gang(t, claimer(t, who), code) if who & GANG_BIT else claim_head(t, who, code)
+        t.moving = False
     close_kept(t, False)
     return found
 

@@ -70,7 +70,7 @@ cdef int do_claimed(Tables* t, uint32_t task, uint32_t node, uint8_t lane, int64
     cdef int at
     do_claimed_only(t, task, node, lane, cost, pieces, count, victims, victim_count)
     for at in range(victim_count):
-        do_stopping(t, victims[at], STOP_RECLAIM if t.plan.is_reclaim and is_soft(t, victims[at]) else STOP_PREEMPTED, task)
+        do_stopping(t, victims[at], stop_reason(t, victims[at]), task)
     return 0
 
 
@@ -111,8 +111,15 @@ cdef int do_gang_claimed(Tables* t, uint8_t lane) except -1 nogil:
     assert begin == plan.victims.size, "every victim belongs to a seat"
     for at in range(plan.victims.size):
         victim = plan.victims.at[at]
-        do_stopping(t, victim, STOP_PREEMPTED, t.allocations[t.allocations[t.tasks[victim].place].claim].task)
+        do_stopping(t, victim, stop_reason(t, victim), t.allocations[t.allocations[t.tasks[victim].place].claim].task)
     return 0
+
+
+cdef inline uint8_t stop_reason(Tables* t, uint32_t victim) noexcept nogil:
+    """Of the plan that is claimed now."""
+    if t.plan.is_reclaim and is_soft(t, victim):
+        return STOP_RECLAIM
+    return STOP_CONSOLIDATE if t.plan.is_move else STOP_PREEMPTED
 
 
 cdef bint belongs_to_seat(Tables* t, Plan* plan, uint32_t seat, uint32_t victim) noexcept nogil:

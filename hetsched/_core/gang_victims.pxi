@@ -2,7 +2,7 @@
 #
 # Promises: what victims promises for one task, over the seats of as many members as must start together: strictly lower qos, minimal
 # (with any one unit put back they do not all find a seat), at most blast_radius x what they ask for together, least urgent victims first,
-# then least lost work, then fewest; within one domain if they must share it. Each seat is a claim of its own, some without victims; none becomes a
+# then least lost work, then a move (consolidate), then fewest; within one domain if they must share it. Each seat is a claim of its own, some without victims; none becomes a
 # placement before all can (redeem), and with one of them all are given up (do_unclaimed). A gang that is partly there asks nobody to go.
 # Not yet: taking back what is guaranteed, or cores and memory that are lent.
 #
@@ -208,6 +208,7 @@ cdef int keep_gang_if_cheaper(Tables* t, Head* head, int64_t value) except -1 no
     cdef uint32_t at
     cdef int64_t lost = 0, milli = 0, asked = 0
     cdef uint8_t victim_qos = LEVELS
+    cdef bint moves
     cdef Plan* plan = &t.plan
     if seat_members(t, head, value) < head.needed:
         return 0
@@ -219,9 +220,11 @@ cdef int keep_gang_if_cheaper(Tables* t, Head* head, int64_t value) except -1 no
         asked += t.shapes[t.tasks[t.trial[at].task].shape].device_milli
     if t.blast_radius > 0 and milli > t.blast_radius * max(<int64_t> 1000, asked):
         return 0
-    if plan.seats_size > 0 and not (victim_qos > plan.victim_qos or (victim_qos == plan.victim_qos and (
-            lost < plan.lost or (lost == plan.lost and t.doomed.size < plan.victims.size)))):
+    moves = is_move(t, &t.doomed, t.trial, t.trial_size)
+    if (t.moving and not moves) or not is_better_plan(plan, plan.seats_size == 0, victim_qos, lost, t.doomed.size, moves):
         return 0
+    plan.is_move = moves
+    plan.is_reclaim = False
     plan.lost = lost
     plan.victim_qos = victim_qos
     plan.victims.size = 0
@@ -252,7 +255,7 @@ cdef int plan_gang(Tables* t, Head* head, int qos, Slots* leaving) except -1 nog
     cdef int64_t value
     t.plan.seats_size = 0
     for node in range(t.nodes_used):
-        for level in range(qos + 1, LEVELS):
+        for level in range(qos + (not t.moving), LEVELS):
             evictable += t.nodes[node].evictable[level] if t.nodes[node].is_open else 0
     if evictable == 0:
         return 0
@@ -292,8 +295,13 @@ cdef int claim_gang(Tables* t, uint32_t task, uint8_t code) except -1 nogil:
     memset(&leaving, 0, sizeof(Slots))
     gather_leaving(t, &leaving)
     gather_head(t, task, &head)
+    t.newcomer_milli = 0
+    t.newcomer_cpu = 0
     for at in range(head.members.size):
         qos = max(qos, qos_of(&t.tasks[head.members.at[at]]))
+        if at < head.needed:
+            t.newcomer_milli += t.shapes[t.tasks[head.members.at[at]].shape].device_milli
+            t.newcomer_cpu += t.shapes[t.tasks[head.members.at[at]].shape].cpu_milli
     t.owner = NONE_
     t.taking = TAKING_NONE
     t.plan.seats_size = 0

@@ -19,7 +19,7 @@ cdef inline bint may_stop(Tables* t, uint32_t slot, int preemptor_qos) noexcept 
     cdef TaskRecord* task = &t.tasks[slot]
     if t.taking == TAKING_ONLY_SOFT:
         return is_reclaimable(t, task)
-    return ((is_evictable(task) and (qos_of(task) > preemptor_qos or may_take_back(t, slot, preemptor_qos))
+    return ((is_evictable(task) and (qos_of(task) > preemptor_qos or may_take_back(t, slot, preemptor_qos) or may_move(t, slot, preemptor_qos))
              or t.taking and is_reclaimable(t, task) and qos_of(task) >= preemptor_qos)
             and t.allocations[task.place].claim == NONE_ and not is_damped(t, task))
 

@@ -12,6 +12,11 @@ cdef class PricingDoors(TaskDoors):
             raise ValueError(f"repair_ns {repair_ns} is negative")
         self.t.repair_ns = repair_ns
 
+    def set_consolidate(self, int moves):
+        if not MOVE_NEVER_ <= moves <= MOVE_EQUAL_:
+            raise ValueError(f"moves {moves} is none of MOVE_*")
+        self.t.consolidate = <uint8_t> moves
+
     def set_preemption_delay(self, int64_t delay_ns, uint32_t queue=0xFFFFFFFF):
         if delay_ns < 0:
             raise ValueError(f"delay_ns {delay_ns} is negative")

@@ -21,7 +21,7 @@ cdef bint is_hopeless(Tables* t, uint32_t node, ShapeRecord* shape, int preempto
         return True
     if record.device_count < shape.device_count or level_of(shape, node) == 0:
         return True
-    for qos in range(preemptor_qos + (t.owner == NONE_), LEVELS):
+    for qos in range(preemptor_qos + (t.owner == NONE_ and not t.moving), LEVELS):
         evictable += record.evictable[qos]
     return evictable == 0 and not may_reclaim_here(t, record, shape)
 
@@ -83,6 +83,8 @@ cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogi
     cdef int64_t lost = 0, milli = 0
     cdef uint8_t victim_qos = LEVELS
     cdef TaskRecord* victim
+    cdef TrialRecord seat
+    cdef bint moves
     cdef Plan* plan = &t.plan
     t.lifted.size = 0
     lifted_tasks(t, &t.lifted)
@@ -95,7 +97,13 @@ cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogi
         return 0
     if t.blast_radius > 0 and milli > t.blast_radius * max(<int64_t> 1000, t.shapes[t.tasks[task].shape].device_milli):
         return 0
-    if plan.node != NONE_ and (victim_qos < plan.victim_qos or (victim_qos == plan.victim_qos and lost >= plan.lost)):
+    if plan.node != NONE_ and (victim_qos < plan.victim_qos or (victim_qos == plan.victim_qos and lost > plan.lost)):
+        return 0
+    seat.task = task
+    seat.node = node
+    seat.count = <uint32_t> gets_in(t, task, node, seat.pieces)
+    moves = is_move(t, &t.lifted, &seat, 1)
+    if (t.moving and not moves) or not is_better_plan(plan, plan.node == NONE_, victim_qos, lost, NONE_, moves):
         return 0
     plan.victims.size = 0
     for at in range(t.lifted.size):
@@ -104,7 +112,9 @@ cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogi
     plan.is_reclaim = t.taking != TAKING_NONE
     plan.lost = lost
     plan.victim_qos = victim_qos
-    plan.count = <uint32_t> gets_in(t, task, node, plan.pieces)
+    plan.is_move = moves
+    plan.count = seat.count
+    memcpy(plan.pieces, seat.pieces, seat.count * sizeof(uint32_t))
     return 0
 
 
@@ -119,6 +129,8 @@ cdef int claim_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
     memset(&leaving, 0, sizeof(Slots))
     gather_leaving(t, &leaving)
     begin_reclaim(t, task)
+    t.newcomer_milli = shape.device_milli
+    t.newcomer_cpu = shape.cpu_milli
     t.plan.node = NONE_
     if leaving.size > 0 and is_to_wait(t, task, &leaving):
         drop_slots(&leaving)

@@ -39,6 +39,7 @@ TERMS = (
     "load",
 )
 ORDERS = ("drf", "weighted")
+MOVES = ("off", "lower", "equal")
 DURABILITIES = ("fsync", "replicated", "relaxed")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -52,6 +53,7 @@ def broken_rules(config: Config) -> Iterator[str]:
 def _words(config: Config) -> Iterator[str]:
     yield from _one_of("policy.preset", config.policy.preset, PRESETS)
     yield from _one_of("order", config.order, ORDERS)
+    yield from _one_of("preemption.consolidate", config.preemption.consolidate, MOVES)
     yield from _one_of("store.durability", config.store.durability, DURABILITIES)
     yield from _one_of("server.log_level", config.server.log_level, LOG_LEVELS)
     for qos in config.lanes.immediate:

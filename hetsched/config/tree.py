@@ -60,12 +60,14 @@ class Policy(Section, frozen=True, kw_only=True):
 
 
 class Preemption(Section, frozen=True, kw_only=True):
-    """Bounds of evicting. `delay`: seconds that a task waits before it may evict; `queue_delay`: the same by queue, for it and those below."""
+    """Bounds of evicting. `delay`: seconds that a task waits before it may evict; `queue_delay`: the same by queue, for it and those below.
+    `consolidate`: who counts as moved rather than evicted, of MOVES in rules.py."""
 
     enabled: bool = True
     blast_radius: int = 8
     delay: float = 0.0
     queue_delay: dict[str, float] = {}
+    consolidate: str = "lower"
 
 
 class Gang(Section, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from hetsched.daemon.turns import Taken
 from hetsched.errors import NotFound
 from hetsched.metrics import OTHER, Metrics, Samples
 from hetsched.scheduler.messages import Event
+from hetsched.scheduler.reasons import Reason
 
 if TYPE_CHECKING:
     from hetsched.daemon.daemon import Daemon
@@ -81,6 +82,8 @@ class Measure:
         victim, preemptor = self._about(event.task), self._about(event.data.get("by"))
         if victim is not None:
             self._metrics.preemptions.labels(victim[1], preemptor[1] if preemptor else "unknown").inc()
+            if event.data.get("reason") == Reason.CONSOLIDATE.word:
+                self._metrics.moves.labels(victim[1]).inc()
 
     def _queued(self, event: Event, now_s: float) -> None:
         if not event.attempt:

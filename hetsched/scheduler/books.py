@@ -26,14 +26,13 @@ from hetsched.scheduler.gangs import Gangs
 from hetsched.scheduler.intern import Interned
 from hetsched.scheduler.lifecycle import STATE_OF_CODE
 from hetsched.scheduler.queues import Queues
-from hetsched.scheduler.reasons import Reason
+from hetsched.scheduler.reasons import EVICTIONS, Reason
 from hetsched.scheduler.templates import Templates, decode_body
 from hetsched.scheduler.uses import Uses
 
 QOS_OF_LEVEL = tuple(sorted(Qos, key=lambda qos: qos.level))
 OUTCOME = {
-    Reason.PREEMPTED: "preempted",
-    Reason.RECLAIM: "preempted",
+    **dict.fromkeys(EVICTIONS, "preempted"),
     Reason.NODE_LOST: "lost",
     Reason.LOST_ATTEMPT: "lost",
 }

@@ -13,7 +13,7 @@ from hetsched.scheduler import outcomes
 from hetsched.scheduler.dependencies import MET
 from hetsched.scheduler.gangs import Gang, awaited
 from hetsched.scheduler.lifecycle import EVENT_OF_END
-from hetsched.scheduler.reasons import Reason
+from hetsched.scheduler.reasons import EVICTIONS, Reason
 from hetsched.scheduler.rendering import placement_json
 from hetsched.scheduler.timers import Timer
 from hetsched.scheduler.world import World
@@ -68,8 +68,8 @@ class Follow:
 
     def _stopping(self, task: int, number: int, reason: int, by: int) -> None:
         why = Reason(reason)
-        if why in (Reason.PREEMPTED, Reason.RECLAIM):
-            extra = {"reason": why.word} if why is Reason.RECLAIM else {}
+        if why in EVICTIONS:
+            extra = {} if why is Reason.PREEMPTED else {"reason": why.word}
             self.world.emit("preempted", task, number, by=self.books.id_of(by), **extra)
         else:
             self.world.emit("stopping", task, number, reason=why.word)

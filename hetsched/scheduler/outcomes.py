@@ -13,7 +13,7 @@ from hetsched.model import Task
 from hetsched.scheduler import words
 from hetsched.scheduler.dependencies import HOPELESS, OPEN, judge
 from hetsched.scheduler.quarantine import CANNOT_START, is_poisoned
-from hetsched.scheduler.reasons import Reason
+from hetsched.scheduler.reasons import EVICTIONS, Reason
 from hetsched.scheduler.timers import Timer
 from hetsched.scheduler.world import World
 
@@ -63,7 +63,7 @@ def stopped(world: World, task: int, reported_success: bool, text: str, exit_cod
     elif reason is Reason.TIME_LIMIT:
         failed(world, task, text or reason.word, exit_code, reason)
     else:
-        world.core.requeue(task, reason, preempted=reason in (Reason.PREEMPTED, Reason.RECLAIM))
+        world.core.requeue(task, reason, preempted=reason in EVICTIONS)
 
 
 def lost(world: World, task: int, reason: Reason) -> None:

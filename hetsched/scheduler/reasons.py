@@ -28,11 +28,16 @@ class Reason(IntEnum):
     LOST_ATTEMPT = 13
     POISONED = 14
     UNPLACED = 15
+    CONSOLIDATE = 16
 
     @property
     def word(self) -> str:
         """As in the event log and in JSON."""
         return self.name.lower()
+
+
+EVICTIONS = frozenset((Reason.PREEMPTED, Reason.RECLAIM, Reason.CONSOLIDATE))
+"""An attempt had to go for another task."""
 
 
 class Waiting:

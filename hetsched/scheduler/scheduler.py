@@ -51,6 +51,9 @@ PRESETS = {
 }
 
 
+MOVES = {"off": _core.MOVE_NEVER, "lower": _core.MOVE_LOWER, "equal": _core.MOVE_EQUAL}
+
+
 class Scheduler:
     """`view` is the read side; `scorers` asks the plug-ins (None: in line). One owner calls `step`, in order; nothing else changes
     the state. `changes`: turns so far that had facts."""
@@ -84,6 +87,7 @@ class Scheduler:
         self.core.set_strand_limit(config.policy.strand_limit)
         self.core.set_overcommit(*beyond(config))
         self.core.set_repair(round(config.gang.repair * 1e9))
+        self.core.set_consolidate(MOVES[config.preemption.consolidate])
         self.core.set_preemption_delay(round(config.preemption.delay * 1e9))
         self._pricer = Pricer(self.core) if config.policy.preset == "price" else None
 
