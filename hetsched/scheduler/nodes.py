@@ -1,7 +1,8 @@
 """What nodes say: they join, fall silent, are lost; their devices sicken; attempts start and end. And what operators do to nodes.
 
 `NodeJoined` is the one code path for first connect, reconnect, daemon restart and failover: the node's list of attempts is held
-against the books, and every difference is settled.
+against the books, and every difference is settled. A node on which something lives that is none of ours any more (it was lost, its
+tasks were given away, and it has come back) stays silent until that has ended: whatever it holds is not free, whatever the books say.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Nodes:
         self.world = world
         self.cluster = world.books.cluster
         self.view = view
+        self._strangers: dict[str, set[tuple[str, int]]] = {}  # node → attempts that live there and count for nothing
 
     # -- joining
 
@@ -55,8 +57,11 @@ class Nodes:
             self._lose(node, Reason.NODE_LOST)
             self.world.drain()
         self._describe(asked, node)
+        self._strangers[name] = set()
         self._mark_up(self.cluster.by_name[name], returning=node is not None)
         self._settle_attempts(name, asked.attempts)
+        if self._strangers[name]:
+            self._mark(self.cluster.by_name[name], silent=True)
         self.world.capacity_changed = True
 
     def _describe(self, asked: NodeJoined, node: Node | None) -> None:
@@ -105,6 +110,7 @@ class Nodes:
     def _alive(self, name: str, report: AttemptReport) -> None:
         task = self._current(name, report.task, report.attempt)
         if task == NONE:
+            self._strangers[name].add((report.task, report.attempt))
             self.world.release_attempt(name, report.task, report.attempt, Reason.LOST_ATTEMPT)
         elif self.world.core.task(task).state == _core.PLACED:
             self.world.core.started(task, report.attempt)
@@ -124,6 +130,7 @@ class Nodes:
 
     def on_node_silent(self, asked: NodeSilent) -> None:
         node = self.cluster.by_name.get(asked.node)
+        self._strangers.pop(asked.node, None)  # who is left there is told when it joins again
         if node is not None and node.up and not node.silent:
             self._mark(node, silent=True)
             self.world.emit("node_silent", node=node.name)
@@ -166,7 +173,16 @@ class Nodes:
                 quarantine.could_not_start(self.world, self.cluster.by_name[node], task, text)
                 reason = Reason.TIME_LIMIT if text == "time_limit" else Reason.FAILED
                 outcomes.failed(self.world, task, text or "failed", exit_code, reason)
+        self._stranger_gone(node, ident, attempt)
         self.world.settled(node, ident, attempt)
+
+    def _stranger_gone(self, name: str, ident: str, attempt: int) -> None:
+        strangers = self._strangers.get(name)
+        if strangers and (ident, attempt) in strangers:
+            strangers.remove((ident, attempt))
+            if not strangers:
+                self._mark(self.cluster.by_name[name], silent=False)
+                self.world.capacity_changed = True
 
     def _current(self, node: str, ident: str, attempt: int) -> int:
         """Slot of the task if this attempt is its live one on this node, else NONE: late and foreign reports count for nothing."""
@@ -240,5 +256,4 @@ class Nodes:
     def _give_up_claims(self, node: Node) -> None:
         """What was claimed here is claimed anew where it is possible."""
         for task in self.world.core.claims_on(node.slot):
-            if self.world.core.task(task).flags & _core.CLAIMING:  # with one of a gang all are given up
-                self.world.core.unclaim(task)
+            self.world.core.unclaim(task)

@@ -69,6 +69,36 @@ def test_a_join_settles_every_difference_between_node_and_books() -> None:
     assert ("Start", "never-heard") in told and ("Settled", "done") in told and ("Stop", "ghost") in told
 
 
+def test_a_node_that_comes_back_with_what_was_given_away_takes_nothing_until_that_has_ended() -> None:
+    """Found by the simulation, seed 21: a machine slept past its lease, woke up, and its devices were given to two at once."""
+    story = Story([node("n1")])
+    story.submit(task("t"))
+    story.wait(1)
+    story.step(m.NodeLost(node="n1"))
+    turn = join(story, node("n1"), m.AttemptReport(task="t", attempt=1, state="running"))
+    assert [type(order.message).__name__ for order in turn.orders] == ["Stop"]
+    story.wait(1)
+    assert story.state("t") == "queued", "the first attempt still holds what the second would get"
+    story.step(m.AttemptEnded(node="n1", task="t", attempt=1, succeeded=False, reason="lost_attempt"))
+    story.wait(1)
+    assert (story.state("t"), story.task("t")["attempt"]) == ("running", 2)
+
+
+def test_strangers_of_a_link_that_is_gone_open_no_node() -> None:
+    story = Story([node("n1")])
+    story.submit(task("t"))
+    story.wait(1)
+    story.step(m.NodeLost(node="n1"))
+    join(story, node("n1"), m.AttemptReport(task="t", attempt=1, state="running"))
+    story.step(m.NodeSilent(node="n1"))
+    story.step(m.AttemptEnded(node="n1", task="t", attempt=1, succeeded=False))
+    story.wait(1)
+    assert story.state("t") == "queued"
+    join(story, node("n1"), m.AttemptReport(task="t", attempt=1, state="ended"))
+    story.wait(1)
+    assert story.state("t") == "running"
+
+
 @pytest.mark.parametrize("second", ["running", "ended"])
 @pytest.mark.parametrize("retries", [0, 3])
 @pytest.mark.parametrize("reason", ["exit 1", "lease", ""])
