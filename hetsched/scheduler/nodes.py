@@ -256,4 +256,5 @@ class Nodes:
     def _give_up_claims(self, node: Node) -> None:
         """What was claimed here is claimed anew where it is possible."""
         for task in self.world.core.claims_on(node.slot):
-            self.world.core.unclaim(task)
+            if self.world.core.task(task).flags & _core.CLAIMING:  # with one of a gang all are given up
+                self.world.core.unclaim(task)
