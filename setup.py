@@ -1,4 +1,4 @@
-"""Builds `hetsched._core`. HETSCHED_CHECKED=1 builds the variant that asserts more and calls check() after every door."""
+"""Builds `hetsched._core` and `hetsched._scan`. HETSCHED_CHECKED=1 builds the variant that asserts more and calls check() after every door."""
 
 import os
 from pathlib import Path
@@ -34,9 +34,11 @@ core = Extension(
     define_macros=[("HETSCHED_CHECKED", "1" if CHECKED else "0")],
 )
 
+scan = Extension("hetsched._scan", ["hetsched/_scan.pyx"], extra_compile_args=["-O3", *(["-g"] if CHECKED else [])])
+
 setup(
     ext_modules=cythonize(
-        [core],
+        [core, scan],
         build_dir=f"build/{VARIANT}",
         force=variant_changed(),
         compiler_directives={

@@ -220,6 +220,19 @@ class Core:
     ) -> list[int]:
         """A run of tasks that differ in key (and deadline, priority) only; sequence in the order given. No fact: the words of the submission are.
         HELD_* in flags: they start HELD, else QUEUED in their lane. KeyError if a key is present (nothing is accepted then)."""
+    def absent(self, keys: list[bytes]) -> bool:
+        """Whether none of these keys is in the table, nor twice among them: they can be accepted."""
+    def accept_mixed(
+        self,
+        keys: list[bytes],
+        which: bytes,
+        heads: list[tuple[int, int, int, int, int, int, int, int]],
+        submitted_ns: int,
+    ) -> bytes:
+        """Tasks of many templates at once, in the order given, without gangs: `which` has an uint16 a key, the index of its head
+        (template, shape, queue, qos, flags, checkpoint_ns, deadline_ns, priority). Returns their slots, an uint32 each. Refuses as `accept` does."""
+    def states(self, slots: bytes) -> bytes:
+        """State of each of these slots (uint32 each), a byte a slot."""
     def set_template(self, template: int, *, expected_ns: int, efficiency_milli: int = -1) -> None:
         """Expected run time of the tasks that name this template, 0 = unknown, and their historical efficiency, -1 = unknown. No fact: follows from the words that made the template."""
     def find(self, key: bytes) -> int:

@@ -2,7 +2,7 @@
 
 The rooms, from outside to inside; a room imports from its own column or from one to the right, never to the left:
 
-    cli client demo loadtest │ api daemon agent store │ scheduler sim policy │ model errors config metrics … │ _core
+    cli client demo loadtest │ api daemon agent store │ scheduler sim policy │ model errors config metrics … │ _core _scan
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COLUMNS = (
     ("api", "daemon", "agent", "store"),
     ("scheduler", "sim", "policy"),
     ("model", "quantity", "errors", "config", "metrics", "wire", "sdnotify"),
-    ("_core",),
+    ("_core", "_scan"),
 )
 COLUMN_OF = {room: column for column, rooms in enumerate(COLUMNS) for room in rooms}
 # Imports against the order that are meant, each with its reason.

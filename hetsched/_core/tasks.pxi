@@ -68,13 +68,9 @@ cdef class TaskDoors(TermDoors):
 
     # ------------------------------------------------------------------ in
 
-    def accept(self, keys, *, template, uint32_t shape, uint32_t queue, int qos, int flags, int64_t submitted_ns, int priority=0,
-               int64_t deadline_ns=INT64_MAX, int64_t checkpoint_ns=0, uint32_t gang=0xFFFFFFFF, deadlines_ns=None, priorities=None):
-        cdef Tables* t = &self.t
-        cdef list slots = []
-        cdef TaskRecord blank
-        cdef uint32_t slot
-        cdef int64_t at
+    cdef int _blank(self, TaskRecord* blank, uint32_t template, uint32_t shape, uint32_t queue, int qos, int flags, int64_t submitted_ns,
+                    int64_t checkpoint_ns, uint32_t gang) except -1:
+        """The record of a task to come, but for its key, deadline and priority; what cannot be is refused."""
         self._shape(shape)
         self._queue(queue)
         if gang != NONE_:
@@ -83,21 +79,31 @@ cdef class TaskDoors(TermDoors):
             raise ValueError(f"qos {qos} is not 0..3")
         if flags & ~(PREEMPTIBLE_ | HELD_FLAGS | 16):
             raise ValueError(f"flags {flags}: only PREEMPTIBLE, HELD_* and DEADLINE_RELATIVE can be given")
-        check_run(keys, deadlines_ns, priorities, priority)
-        check_keys(t, keys)
-        memset(&blank, 0, sizeof(TaskRecord))
+        memset(blank, 0, sizeof(TaskRecord))
         blank.submitted_ns = submitted_ns
         blank.changed_ns = submitted_ns
-        blank.deadline_ns = deadline_ns
         blank.shape = shape
         blank.template_ = template
         blank.gang = gang
         blank.queue = <uint16_t> queue
-        blank.priority = <int16_t> priority
-        blank.checkpoint = checkpoint_index(t, checkpoint_ns)
+        blank.checkpoint = checkpoint_index(&self.t, checkpoint_ns)
         blank.place = NONE_
         blank.state = HELD_ if flags & HELD_FLAGS else QUEUED_
         blank.flags = <uint8_t> (flags | qos << 6)
+        return 0
+
+    def accept(self, keys, *, template, uint32_t shape, uint32_t queue, int qos, int flags, int64_t submitted_ns, int priority=0,
+               int64_t deadline_ns=INT64_MAX, int64_t checkpoint_ns=0, uint32_t gang=0xFFFFFFFF, deadlines_ns=None, priorities=None):
+        cdef Tables* t = &self.t
+        cdef list slots = []
+        cdef TaskRecord blank
+        cdef uint32_t slot
+        cdef int64_t at
+        check_run(keys, deadlines_ns, priorities, priority)
+        check_keys(t, keys)
+        self._blank(&blank, template, shape, queue, qos, flags, submitted_ns, checkpoint_ns, gang)
+        blank.deadline_ns = deadline_ns
+        blank.priority = <int16_t> priority
         reserve_tasks(t, len(keys))
         for at, key in enumerate(keys):
             if deadlines_ns is not None:
@@ -109,6 +115,60 @@ cdef class TaskDoors(TermDoors):
         count_arrivals(t, shape, <uint32_t> len(slots))
         self._checked()
         return slots
+
+    def absent(self, list keys):
+        cdef const uint8_t* data
+        cdef uint32_t length
+        for key in keys:
+            data = <bytes> key
+            length = <uint32_t> len(<bytes> key)
+            if index_find(&self.t, data, length, hash_bytes(data, length)) != NONE_:
+                return False
+        return len(set(keys)) == len(keys)
+
+    def accept_mixed(self, list keys, bytes which, list heads, int64_t submitted_ns):
+        cdef Tables* t = &self.t
+        cdef Py_ssize_t count = len(keys), at
+        cdef const uint8_t* chosen = which
+        cdef bytearray held = bytearray(len(heads) * (sizeof(TaskRecord) + sizeof(uint32_t)) + 1)
+        cdef TaskRecord* blanks = <TaskRecord*> <uint8_t*> held
+        cdef uint32_t* taken = <uint32_t*> (blanks + len(heads))
+        cdef bytearray slots = bytearray(4 * count)
+        cdef uint8_t* out = slots
+        cdef uint32_t slot, head, most = <uint32_t> len(heads)
+        if len(which) != 2 * count:
+            raise ValueError(f"{count} keys, but {len(which)} bytes that say which head each has")
+        for at in range(count):
+            if (chosen[2 * at] | chosen[2 * at + 1] << 8) >= most:
+                raise ValueError(f"key {at} names a head that is none of the {most}")
+        check_keys(t, keys)
+        for head in range(most):
+            template, shape, queue, qos, flags, checkpoint_ns, deadline_ns, priority = heads[head]
+            self._blank(&blanks[head], template, shape, queue, qos, flags, submitted_ns, checkpoint_ns, NONE_)
+            blanks[head].deadline_ns = deadline_ns
+            blanks[head].priority = priority
+        reserve_tasks(t, count)
+        for at in range(count):
+            head = chosen[2 * at] | chosen[2 * at + 1] << 8
+            add_task(t, &blanks[head], <bytes> keys[at], &slot)
+            taken[head] += 1
+            memcpy(out + 4 * at, &slot, 4)
+        for head in range(most):
+            if taken[head]:
+                count_arrivals(t, blanks[head].shape, taken[head])
+        self._checked()
+        return bytes(slots)
+
+    def states(self, bytes slots):
+        cdef const uint8_t* data = slots
+        cdef Py_ssize_t count = len(slots) // 4, at
+        cdef bytearray states = bytearray(count)
+        cdef uint32_t slot
+        for at in range(count):
+            memcpy(&slot, data + 4 * at, 4)
+            self._task(slot)
+            states[at] = self.t.tasks[slot].state
+        return bytes(states)
 
     def set_template(self, uint32_t template, *, int64_t expected_ns, int64_t efficiency_milli=-1):
         cdef Tables* t = &self.t

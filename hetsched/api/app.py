@@ -13,6 +13,7 @@ from aiohttp import web
 from hetsched import __version__
 from hetsched.api.call import Call, admit
 from hetsched.api.desk import DESK, Desk
+from hetsched.api.fast import Counter
 from hetsched.api.problem import plain, problems, refuse
 from hetsched.api.protocol import Door, Doorman
 from hetsched.api.routes import ROUTES, Route
@@ -72,6 +73,7 @@ class Listener:
         server = desk.config.server
         self.desk = desk
         self.doorman = Doorman(server.header_timeout, server.connections_per_address)
+        self.counter = Counter(desk, {**HEADERS, "Cache-Control": "no-store"})
         self._settings: dict[str, Any] = {"auto_decompress": False, "access_log": None, "keepalive_timeout": 75.0}
         self._runner = web.AppRunner(make_app(desk), shutdown_timeout=drain_s, **self._settings)
         self._server: asyncio.AbstractServer | None = None
@@ -84,7 +86,7 @@ class Listener:
         assert server is not None
 
         def door() -> Door:
-            return Door(self.doorman, server, loop=loop, **self._settings)
+            return Door(self.doorman, self.counter, server, loop=loop, **self._settings)
 
         self._server = await loop.create_server(door, host, port, ssl=tls, backlog=BACKLOG)
         bound: socket.socket = self._server.sockets[0]

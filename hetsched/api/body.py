@@ -28,7 +28,7 @@ async def read_body(request: web.Request, limit_bytes: int, deadline_s: float) -
     """The body, decompressed; TooLarge, or a Problem of status 400, 408 or 415."""
     announced = request.content_length
     if announced is not None and announced > limit_bytes:
-        raise _too_large(limit_bytes)
+        raise too_large(limit_bytes)
     try:
         async with asyncio.timeout(deadline_s):
             raw = await _read(request, limit_bytes)
@@ -46,7 +46,7 @@ async def _read(request: web.Request, limit_bytes: int) -> bytes:
     async for piece in request.content.iter_any():
         size += len(piece)
         if size > limit_bytes:
-            raise _too_large(limit_bytes)
+            raise too_large(limit_bytes)
         pieces.append(piece)
     return b"".join(pieces)
 
@@ -65,13 +65,14 @@ def _decompress(raw: bytes, encoding: str, limit_bytes: int) -> bytes:
     except zlib.error as error:
         raise Problem(f"the body is no {encoding}: {error}", code="malformed") from None
     if len(body) > limit_bytes:
-        raise _too_large(limit_bytes)
+        raise too_large(limit_bytes)
     if not inflate.eof:
         raise Problem(f"the body is {encoding} cut short", code="malformed")
     return body
 
 
-def _too_large(limit_bytes: int) -> TooLarge:
+def too_large(limit_bytes: int) -> TooLarge:
+    """Over `limits.body_bytes`."""
     return TooLarge(f"a body may have {limit_bytes} bytes (limits.body_bytes), before and after decompression")
 
 
@@ -80,7 +81,12 @@ def _too_large(limit_bytes: int) -> TooLarge:
 
 def media_type(request: web.Request, allowed: tuple[str, ...]) -> str:
     """The media type of the body, one of `allowed`; Problem 415 names them."""
-    name, _, parameters = request.headers.get("Content-Type", "").partition(";")
+    return media_of(request.headers.get("Content-Type", ""), allowed)
+
+
+def media_of(header: str, allowed: tuple[str, ...]) -> str:
+    """The same of the header's value."""
+    name, _, parameters = header.partition(";")
     name = name.strip().lower()
     charset = parameters.lower().replace(" ", "").replace('"', "").partition("charset=")[2].partition(";")[0]
     if name not in allowed:

@@ -101,11 +101,16 @@ class Call:
 
     async def body(self, *media: str) -> Any:
         """The body as plain values."""
+        raw, kind = await self.raw_body(*media)
+        return await aside(self.body_bytes, bodies.decode, raw, kind)
+
+    async def raw_body(self, *media: str) -> tuple[bytes, str]:
+        """The body as it came (decompressed), and its media type."""
         kind = bodies.media_type(self.request, media or (bodies.JSON,))
         config = self.desk.config
         raw = await bodies.read_body(self.request, config.limits.body_bytes, config.server.body_timeout)
         self.body_bytes = len(raw)
-        return await aside(self.body_bytes, bodies.decode, raw, kind)
+        return raw, kind
 
     async def typed_body(self, shape: type[T]) -> T:
         """The body as a Struct."""
@@ -117,6 +122,10 @@ class Call:
             raise Problem.at("", "no fields are expected here")
 
     # ------------------------------------------------------------------ answering
+
+    def encoded(self, body: bytes, status: int) -> web.Response:
+        """An answer that is JSON already."""
+        return web.Response(status=status, body=body, content_type="application/json")
 
     async def read(self, value: Any, status: int = 200) -> web.Response:
         """Answer with something read from the view, once it is durable: readers never see state go back."""
@@ -140,7 +149,7 @@ async def aside(size_bytes: int, work: Callable[..., T], *arguments: Any) -> T:
 def admit(request: web.Request, scope: str | None) -> Token | None:
     """Let the request in: its Host, its token, the token's scope. None on an open route."""
     desk = request.app[DESK]
-    _check_host(request, desk.hosts)
+    _check_host(request, desk)
     if scope is None:
         return None
     token = desk.tokens.identify(request.headers.get("Authorization"))
@@ -148,17 +157,14 @@ def admit(request: web.Request, scope: str | None) -> Token | None:
     return token
 
 
-def _check_host(request: web.Request, hosts: frozenset[str] | None) -> None:
+def _check_host(request: web.Request, desk: Desk) -> None:
     host = request.headers.get("Host")
     if host is None:
         if request.version >= (1, 1):
             raise plain(400, "http", "This is no HTTP request", "HTTP/1.1 demands the header Host")
         return
-    if hosts is None:
-        return
-    name = host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host.lower()
-    if name not in hosts:
-        known = ", ".join(sorted(hosts))
+    if not desk.knows_host(host):
+        known = ", ".join(sorted(desk.hosts or ()))
         raise plain(
             421, "host", "This daemon has another name", f"Host {host[:80]!r} is not accepted here; {known} are"
         )

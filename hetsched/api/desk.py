@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from hetsched.api.known import Memory
 from hetsched.errors import Unavailable
+from hetsched.model import Qos
 
 if TYPE_CHECKING:
     from hetsched.config import Config
@@ -29,6 +31,7 @@ class Desk:
         self.began_s = time.monotonic()
         self.daemon: Daemon | None = None
         self.state = "recovering"
+        self._memory: Memory | None = None
 
     def open(self, daemon: Daemon) -> None:
         """The journal is read; serve."""
@@ -38,6 +41,18 @@ class Desk:
     def close(self) -> None:
         """Stopping: 503 from now on."""
         self.state = "stopping"
+
+    def knows_host(self, host: str) -> bool:
+        """Whether a Host header of this value may be answered."""
+        name = host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host.lower()
+        return self.hosts is None or name in self.hosts
+
+    def memory(self) -> Memory:
+        """Tasks whose like was read before."""
+        if self._memory is None:
+            immediate = frozenset(map(Qos, self.config.lanes.immediate))
+            self._memory = Memory(self.config.task_defaults(), immediate)
+        return self._memory
 
     def ready(self) -> Daemon:
         """The daemon; Unavailable while it recovers or stops."""

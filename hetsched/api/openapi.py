@@ -10,6 +10,7 @@ import msgspec
 
 from hetsched import __version__
 from hetsched.api import schemas
+from hetsched.api.columns import MEDIA as COLUMNS
 
 if TYPE_CHECKING:
     from hetsched.api.routes import Route
@@ -38,6 +39,10 @@ def document() -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+BINARY = {"type": "string", "format": "binary"}
+"""Described in docs/http.md, by tables and not by a schema."""
 
 
 def public_path(path: str) -> str:
@@ -73,7 +78,8 @@ def _operation(route: Route, known: dict[Any, Any]) -> dict[str, Any]:
     if route.scope is not None:
         operation["security"] = [{"token": [route.scope]}]
     if route.reads is not None:
-        content = {media: {"schema": _schema(route.reads, known)} for media in route.media}
+        schema = _schema(route.reads, known)
+        content = {media: {"schema": BINARY if media == COLUMNS else schema} for media in route.media}
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 

@@ -1,5 +1,8 @@
 """The outermost door: one connection's HTTP, hardened. Deadlines, a cap per address, and problem+json for what is no HTTP at all.
 
+What the fast path (`fast.py`) can answer never reaches aiohttp: `data_received` offers it everything while the connection stands between two
+requests, and holds back what follows until the lane's answers are out, so that answers keep the order of requests.
+
 aiohttp itself waits for ever for the rest of a request line, and answers broken HTTP with text. This subclass closes a connection
 whose head is not complete `head_s` after its first byte (or after connecting), refuses more than `per_address` connections from one
 address, and answers in problem+json. Body deadlines are in `body.py`, where bodies are read.
@@ -9,13 +12,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
 from aiohttp import StreamReader, web
 from aiohttp.web_protocol import RequestHandler
 
+from hetsched.api.fast import Counter as FastCounter
+from hetsched.api.fast import Lane
+from hetsched.api.heads import END, LINE
 from hetsched.api.problem import MEDIA_TYPE, plain, refuse
+
+MOST_HELD = 256 * 1024
+"""Bytes kept while answers of the fast path are under way; then the connection is read no further."""
+
+LOOKS = 4
 
 
 class Doorman:
@@ -45,10 +57,28 @@ class Doorman:
 class Door(RequestHandler):
     """One connection."""
 
-    __slots__ = ("_address", "_body", "_doorman", "_head_timer", "_streaming")
+    __slots__ = (
+        *(
+            "_address",
+            "_body",
+            "_doorman",
+            "_ended",
+            "_head_timer",
+            "_held",
+            "_is_held_back",
+            "_lane",
+            "_owed",
+            "_streaming",
+        ),
+    )
 
-    def __init__(self, doorman: Doorman, server: web.Server, **settings: Any) -> None:
+    def __init__(self, doorman: Doorman, counter: FastCounter, server: web.Server, **settings: Any) -> None:
         super().__init__(server, **settings)
+        self._lane = Lane(counter, self)
+        self._held = b""  # came while the lane's answers were under way
+        self._is_held_back = False  # so much of it that reading was paused
+        self._ended = False  # the client said its last while the lane's answers were under way
+        self._owed = 0  # bytes of aiohttp's present request that are still to come; below 0: not known any more
         self._doorman = doorman
         self._address: str | None = None
         self._head_timer: asyncio.TimerHandle | None = None
@@ -88,6 +118,9 @@ class Door(RequestHandler):
         has to be told. TLS knows no half-closed connection; one who only listens to a stream has gone, and so has an agent: a WebSocket
         says good-bye in its own words, and a node must not stand as ready until the next pull finds nobody there.
         """
+        if self._lane.open or self._held:
+            self._ended = self.transport is not None and self.transport.get_extra_info("sslcontext") is None
+            return self._ended
         is_stream = self._streaming is not None or self._payload_parser is not None
         if self._is_idle() or is_stream or self.transport is None:
             return False
@@ -106,6 +139,91 @@ class Door(RequestHandler):
             self.close()
 
     def data_received(self, data: bytes) -> None:
+        if self._held or self._is_full():
+            self._hold(data)
+        elif self._is_between():
+            taken = self._lane.take(data)
+            if taken:
+                self._head_came()
+            if taken < len(data):
+                rest = data[taken:] if taken else data
+                self._hold(rest) if self._lane.open else self._to_aiohttp(rest)
+        elif self._owed == 0 and data.startswith(LINE) and not (self._close or self._force_close or self._upgraded):
+            self._hold(data)
+            self._loop.call_soon(self._look_again, LOOKS)
+        else:
+            self._to_aiohttp(data)
+
+    # ------------------------------------------------------------------ the fast path's side
+
+    def _is_between(self) -> bool:
+        """All that aiohttp was given is answered, and it ended where a request ends."""
+        is_idle = self._is_idle() or self._request_count == 0
+        return self._owed == 0 and is_idle and not (self._close or self._force_close or self._upgraded)
+
+    def _look_again(self, looks: int) -> None:
+        """aiohttp has answered and takes some rounds of the loop to notice; a quick client's next request need not go its way for that."""
+        if looks and not self._is_idle():
+            self._loop.call_soon(self._look_again, looks - 1)
+            return
+        self._go_on(self.data_received if self._is_between() else self._to_aiohttp)
+
+    def _is_full(self) -> bool:
+        """The client does not read its answers."""
+        return bool(self._paused) and self._owed == 0
+
+    def _hold(self, data: bytes) -> None:
+        self._held += data
+        if len(self._held) > MOST_HELD and not self._is_held_back and self.transport is not None:
+            self._is_held_back = True
+            self.transport.pause_reading()
+
+    def say(self, data: bytes) -> None:
+        """Answers of the lane."""
+        if self.transport is not None:
+            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+            cast(asyncio.WriteTransport, self.transport).write(data)
+
+    def lane_is_empty(self) -> None:
+        """All its answers are out."""
+        if not self._paused and self.transport is not None:
+            self._go_on(self.data_received)
+
+    def _go_on(self, take: Callable[[bytes], None]) -> None:
+        """With what was held back."""
+        held, self._held = self._held, b""
+        if self._is_held_back and self.transport is not None:
+            self._is_held_back = False
+            self.transport.resume_reading()
+        if held:
+            take(held)
+        if self._ended and not self._lane.open and not self._held and not self.eof_received():
+            self.force_close()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self._lane.open:
+            self.lane_is_empty()
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:
+        """What the lane took is answered first."""
+        deadline_s = self._loop.time() + (timeout or 0.0)
+        while self._lane.open and self._loop.time() < deadline_s:
+            await asyncio.sleep(0.01)
+        await super().shutdown(timeout)
+
+    # ------------------------------------------------------------------ aiohttp's side
+
+    def _count(self, data: bytes) -> None:
+        """Follow where aiohttp's request ends, as far as that is plain to see."""
+        if self._owed == 0 and data:
+            size = size_of_request(data)
+            self._owed = -1 if size is None or size < len(data) else size - len(data)
+        elif self._owed > 0:
+            self._owed = max(-1, self._owed - len(data))
+
+    def _to_aiohttp(self, data: bytes) -> None:
+        self._count(data)
         heads = self._request_count
         is_of_a_head = self._body is None or self._body.is_eof()
         if is_of_a_head:
@@ -171,3 +289,16 @@ class Door(RequestHandler):
         answer = refuse(plain(status, "http", "This is no HTTP request", detail))
         answer.force_close()
         return answer
+
+
+def size_of_request(data: bytes) -> int | None:
+    """Bytes of the request with which the data begins, if its head is whole and its length plain to see; else None."""
+    end = data.find(END)
+    head = data[:end].lower()
+    if end < 0 or b"\r\ntransfer-encoding" in head or b"\r\nupgrade" in head or b"\r\nexpect" in head:
+        return None
+    before, _, rest = head.partition(b"\r\ncontent-length:")
+    length = rest.partition(b"\r\n")[0].strip() or b"0"
+    if not length.isdigit() or len(length) > 12 or b"\r\ncontent-length" in rest or b"\r\ncontent-length" in before:
+        return None
+    return end + len(END) + int(length)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hetsched.api import agents, cluster, operations, profiles, schemas, submit, tasks, watch
+from hetsched.api import agents, cluster, columns, operations, profiles, schemas, submit, tasks, watch
 from hetsched.api.call import Call
 
 
@@ -72,7 +72,7 @@ ROUTES: tuple[Route, ...] = (
         scope="submit",
         summary="Submit a task, a list, or an array job",
         reads=_SUBMISSION,
-        media=submit.MEDIA,
+        media=(*submit.MEDIA, columns.MEDIA),
         answers={202: (schemas.Accepted, schemas.ManyAccepted)},
     ),
     Route(

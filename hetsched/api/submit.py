@@ -9,10 +9,12 @@ import msgspec
 from aiohttp import web
 
 from hetsched.api import body as bodies
+from hetsched.api import bulk, columns, stream
 from hetsched.api.accepted import Body, accepted, nothing_accepted, place_of_items, problem_of
 from hetsched.api.call import Call, aside
-from hetsched.errors import Forbidden, Problem
-from hetsched.model import Qos, Rejection, State, Submission, Task, parse_submission
+from hetsched.api.known import forbidden
+from hetsched.errors import Problem
+from hetsched.model import Rejection, State, Submission, Task, parse_submission
 from hetsched.scheduler.messages import Submit, SubmitReply
 
 if TYPE_CHECKING:
@@ -23,11 +25,34 @@ LONGEST_KEY = 256
 WAITING = (State.queued, State.held, State.backoff)
 
 
-async def schedule(call: Call) -> web.Response:
-    """Accept tasks; 202 when they are in the journal."""
+async def schedule(call: Call) -> web.StreamResponse:
+    """Accept tasks; 202 when they are in the journal. Lines are answered frame by frame where the client accepts lines."""
     wait_s = _wanted_wait_s(call, call.desk.config.server.longest_wait)
     key = _idempotency_key(call)
-    body = await _read(call)
+    is_plain = wait_s is None and key is None
+    if is_plain and stream.is_asked(call):
+        return await stream.schedule(call, _answer_to_frame)
+    raw, kind = await call.raw_body(*MEDIA, columns.MEDIA)
+    if kind != columns.MEDIA:
+        return await _submit(call, raw, kind, wait_s, key)
+    if not is_plain:
+        raise Problem(
+            "Prefer: wait and Idempotency-Key are not for columns; ids make a repetition harmless", code="malformed"
+        )
+    bundle = columns.bundle_of(call, raw)
+    return await bulk.submit(call, bundle, are_ids_known=b"" not in bundle.ids)
+
+
+async def _answer_to_frame(call: Call, raw: bytes, kind: str) -> bytes:
+    answer = (await _submit(call, raw, kind, None, None)).body
+    assert isinstance(answer, bytes)
+    return answer
+
+
+async def _submit(call: Call, raw: bytes, kind: str, wait_s: float | None, key: str | None) -> web.Response:
+    if wait_s is None and key is None and (bundle := bulk.bundle_of(call, raw, kind)) is not None:
+        return await bulk.submit(call, bundle)
+    body = await _read(call, raw, kind)
     tasks = sum(isinstance(item, Task) for item in body.submission.items)
     if tasks == 0:
         raise nothing_accepted(body)
@@ -45,7 +70,7 @@ async def schedule(call: Call) -> web.Response:
 
 async def plan(call: Call) -> web.Response:
     """What submitting this would do, tried on a copy of the scheduler: nothing is changed, no id is used up. 413 over limits.plan_tasks."""
-    body = await _read(call)
+    body = await _read(call, *await call.raw_body(*MEDIA))
     if all(isinstance(item, Rejection) for item in body.submission.items):
         raise nothing_accepted(body)
     told = await call.daemon.planner.plan(body.submission)
@@ -58,10 +83,10 @@ async def plan(call: Call) -> web.Response:
 # ---------------------------------------------------------------------- reading
 
 
-async def _read(call: Call) -> Body:
-    raw = await call.body(*MEDIA)
-    submission = await aside(call.body_bytes, parse_submission, raw, call.daemon.task_defaults)
-    return Body(_permitted(submission, call.token), place_of_items(raw))
+async def _read(call: Call, raw: bytes, kind: str) -> Body:
+    value = await aside(call.body_bytes, bodies.decode, raw, kind)
+    submission = await aside(call.body_bytes, parse_submission, value, call.daemon.task_defaults)
+    return Body(_permitted(submission, call.token), place_of_items(value))
 
 
 def _permitted(submission: Submission, token: Token) -> Submission:
@@ -70,21 +95,9 @@ def _permitted(submission: Submission, token: Token) -> Submission:
         return submission
     items: list[Task | Rejection] = []
     for index, item in enumerate(submission.items):
-        problem = _forbidden(item, token) if isinstance(item, Task) else None
+        problem = forbidden(item, token) if isinstance(item, Task) else None
         items.append(item if problem is None else Rejection(index, problem, item.id))
     return msgspec.structs.replace(submission, items=items)
-
-
-def _forbidden(task: Task, token: Token) -> Problem | None:
-    pointer = "/queue"
-    try:
-        token.require_queue(task.queue)
-        pointer = "/qos"
-        if task.qos is Qos.critical:
-            token.require("immediate")
-    except Forbidden as error:
-        return Problem.at(pointer, error.detail, code="forbidden")
-    return None
 
 
 def _wanted_wait_s(call: Call, longest_s: float) -> float | None:

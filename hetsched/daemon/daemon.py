@@ -26,7 +26,7 @@ from hetsched.metrics import Metrics
 from hetsched.model import State
 from hetsched.scheduler import Scheduler
 from hetsched.scheduler.lifecycle import STATE_OF_CODE
-from hetsched.scheduler.messages import Input, Submit, Turn
+from hetsched.scheduler.messages import Bundle, Input, Submit, Turn
 from hetsched.scheduler.room import check_node
 from hetsched.scheduler.view import View
 from hetsched.store import Store
@@ -59,7 +59,13 @@ class Daemon:
         self.events = EventRing(config.limits.events_kept, scheduler.books.event_seq - 1)
         self.snapshots = Snapshots(store, scheduler.snapshot)
         self.turns = TurnLoop(
-            scheduler, store, self.clock, Inbox(config.limits.inbox_tasks), self._release, self._after_step
+            scheduler,
+            store,
+            self.clock,
+            Inbox(config.limits.inbox_tasks),
+            self._release,
+            self._after_step,
+            self._refuse_if_full,
         )
         self.links = Links(self._terms(), self.turns.tell, self._longest_grace_s, self._judge)
         self.logs = Logs(self.links)
@@ -83,12 +89,15 @@ class Daemon:
         """Change something; the answer, once it is durable."""
         return await self.turns.ask(item)
 
-    async def submit(self, item: Submit, tasks: int) -> Any:
+    async def submit(self, item: Submit | Bundle, tasks: int) -> Any:
         """Submit that many tasks; TooBusy when the inbox is full, Unavailable when the store takes nothing new."""
+        self._refuse_if_full()
+        return await self.turns.ask(item, tasks=tasks)
+
+    def _refuse_if_full(self) -> None:
         stats = self.store.stats()
         if not stats.admit:
             raise Unavailable(f"no new tasks are taken: {stats.reason}", retry_after=5)
-        return await self.turns.ask(item, tasks=tasks)
 
     async def settled(self) -> None:
         """Until all that was read so far is durable."""
@@ -116,7 +125,7 @@ class Daemon:
     def _release(self, taken: Taken) -> None:
         """The turn is durable and answered: orders to agents, events to watchers, numbers to metrics."""
         self.links.send(taken.turn.orders)
-        self.events.publish(taken.turn.events)
+        self.events.publish(taken.turn.events.parts)
         self._measure.released(taken)
 
     def _judge(self, hello: wire.Hello) -> str:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable
 
 from hetsched.errors import Gone
-from hetsched.scheduler.messages import Event
+from hetsched.scheduler.messages import Event, QueuedRun
 
 
 class EventRing:
@@ -20,23 +20,41 @@ class EventRing:
         self.kept = kept
         self.last_seq = last_seq
         self.first_seq = last_seq + 1
-        self._slots: list[Event | None] = [None] * kept
+        self._slots: list[Event | QueuedRun | None] = [None] * kept
         self._changed = asyncio.Event()
         self._watches: dict[str, set[TaskWatch]] = {}
 
-    def publish(self, events: Iterable[Event]) -> None:
+    def publish(self, events: Iterable[Event | QueuedRun]) -> None:
         """Append, dropping the oldest; wake whoever waits."""
         for event in events:
             if event.seq != self.last_seq + 1:
                 self.first_seq = event.seq  # a gap: what is before it cannot be promised to be whole
+            if isinstance(event, QueuedRun):
+                self._append_run(event)
+                continue
             self.last_seq = event.seq
             self._slots[event.seq % self.kept] = event
             if event.task is not None:
-                for watch in self._watches.get(event.task, ()):
-                    watch.touch(event.task)
+                self._touch(event.task)
         self.first_seq = max(self.first_seq, self.last_seq - self.kept + 1)
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def _append_run(self, run: QueuedRun) -> None:
+        """A place holds the whole run; `after` makes the event."""
+        self.last_seq = run.seq + len(run.ids) - 1
+        count = min(len(run.ids), self.kept)
+        begin = (self.last_seq - count + 1) % self.kept
+        before_end = min(count, self.kept - begin)
+        self._slots[begin : begin + before_end] = [run] * before_end
+        self._slots[: count - before_end] = [run] * (count - before_end)
+        if self._watches:
+            for ident in run.ids:
+                self._touch(ident.decode())
+
+    def _touch(self, task: str) -> None:
+        for watch in self._watches.get(task, ()):
+            watch.touch(task)
 
     def after(self, seq: int, limit: int) -> list[Event]:
         """Up to `limit` events following `seq`; Gone if some of them are no longer kept, or if `seq` is of another journal's future."""
@@ -47,8 +65,8 @@ class EventRing:
                 f"there is no event {seq} yet, the last is {self.last_seq}: it must be of another journal; read the tasks anew"
             )
         last = min(self.last_seq, seq + limit)
-        found = (self._slots[number % self.kept] for number in range(seq + 1, last + 1))
-        return [event for event in found if event is not None]
+        found = ((number, self._slots[number % self.kept]) for number in range(seq + 1, last + 1))
+        return [one.event(number) if isinstance(one, QueuedRun) else one for number, one in found if one is not None]
 
     async def grown(self, seq: int, timeout_s: float) -> bool:
         """Until there is an event after `seq`; False when the time is over first."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hetsched.daemon.turns import Taken
 from hetsched.errors import NotFound
 from hetsched.metrics import OTHER, Metrics, Samples
-from hetsched.scheduler.messages import Event
+from hetsched.scheduler.messages import Event, QueuedRun
 from hetsched.scheduler.reasons import Reason
 
 if TYPE_CHECKING:
@@ -47,11 +47,15 @@ class Measure:
         if taken.confirmed is not None:
             metrics.commit_latency.observe(time.monotonic() - taken.stepped_s)
         events = taken.turn.events
-        if not events:
+        if not events.parts:
             return
         now_s = self._daemon.clock.now_ns() / 1e9
         flushed = 0
-        for event in events:
+        for event in events.parts:
+            if isinstance(event, QueuedRun):
+                metrics.events.labels("queued").inc(len(event.ids))
+                metrics.tasks_accepted.inc(len(event.ids))
+                continue
             metrics.events.labels(event.event).inc()
             if event.event in OVER and event.attempt:
                 metrics.attempts.labels(OVER[event.event]).inc()
@@ -186,6 +190,12 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
     total("hetsched_journal_appends", "Frames confirmed", (), lambda: [((), store.stats().appends_total)])
     total("hetsched_journal_resent", "Frames sent again after a cut", (), lambda: [((), store.stats().resent_total)])
     total("hetsched_snapshots", "Snapshots kept", (), lambda: [((), store.stats().snapshots_total)])
+    total(
+        "hetsched_submissions_fast",
+        "Single tasks that the fast path took",
+        (),
+        lambda: [((), daemon.turns.inbox.fast_total)],
+    )
     total("hetsched_submissions_refused", "Answered 429", (), lambda: [((), daemon.turns.inbox.refused)])
 
 

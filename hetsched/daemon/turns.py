@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import msgspec
 
 from hetsched.daemon.clock import Clock
-from hetsched.daemon.inbox import Inbox
+from hetsched.daemon.inbox import MOST_IN_BUNDLE, Inbox
 from hetsched.errors import HetschedError, Unavailable
-from hetsched.scheduler.messages import Input, Reply, Turn
+from hetsched.scheduler.messages import BundleReply, Input, Known, Reply, Turn
 
 IN_FLIGHT = 4
 """Appends on their way at once. More would only lengthen the tail: the server fsyncs once per round of its loop anyway."""
@@ -27,6 +27,10 @@ IN_FLIGHT = 4
 REST_S, LONGEST_SLEEP_S = 0.001, 3600.0
 """Bounds of a sleep before a turn without inputs: a wake time that stays in the past must not cost a core, and one in the year 9999
 no overflow; an empty turn an hour costs nothing."""
+
+LEAST_CROWD, LINGER_S = 8, 0.001
+"""After a turn with so many single requests the next one waits a moment for as many: a turn costs as much as thirty of them, and who comes
+alone is not made to wait. Urgent tasks do not wait either."""
 
 READ_PATIENCE_S = 10.0
 """A reader waits so long for the journal; then 503 is the truth. Writers wait on: their outcome is unknown until it is known."""
@@ -46,6 +50,16 @@ class Journal(Protocol):
     def append(self, facts: bytes) -> Awaitable[Any]: ...
 
 
+class Asker(Protocol):
+    """Who submitted a single task by `ask_single`. Told once for each, in order, then `told` once a turn."""
+
+    def answered(self, reply: BundleReply, index: int) -> None: ...
+
+    def failed(self, error: HetschedError) -> None: ...
+
+    def told(self) -> None: ...
+
+
 class Taken(msgspec.Struct):
     """One turn on its way out. Times are monotonic seconds."""
 
@@ -58,7 +72,8 @@ class Taken(msgspec.Struct):
 
 
 class TurnLoop:
-    """`release(taken)` is called once per turn, in order, when its facts are durable; replies have been resolved by then."""
+    """`release(taken)` is called once per turn, in order, when its facts are durable; replies have been resolved by then. `admit`
+    raises where no new tasks are taken; it is asked once a bundle of singles."""
 
     def __init__(
         self,
@@ -68,6 +83,7 @@ class TurnLoop:
         inbox: Inbox,
         release: Callable[[Taken], None],
         after_step: Callable[[Turn], None] = lambda turn: None,
+        admit: Callable[[], None] = lambda: None,
     ) -> None:
         self.scheduler = scheduler
         self.journal = journal
@@ -75,7 +91,10 @@ class TurnLoop:
         self.inbox = inbox
         self._release = release
         self._after_step = after_step
+        self._admit = admit
         self._tickets: dict[int, asyncio.Future[Any]] = {}
+        self._crowd = 0  # single requests in the last turn
+        self._askers: dict[int, list[Asker]] = {}
         self._last_ticket = 0
         self._due = asyncio.Event()
         self._slots = asyncio.Semaphore(IN_FLIGHT)
@@ -109,6 +128,23 @@ class TurnLoop:
             return await answer
         finally:
             self._tickets.pop(ticket, None)
+
+    def ask_single(self, known: Known, ident: bytes, actor: str, asker: Asker) -> None:
+        """One task into the next turn, together with all others that come until then; `asker` is answered once it is durable. Raises
+        TooBusy and Unavailable as `ask` does."""
+        if self._closing or self._failure is not None:
+            self._refuse_if_over()
+        inbox = self.inbox
+        filling = inbox.filling
+        if filling is None or len(filling.askers) >= MOST_IN_BUNDLE:
+            self._admit()
+            self._last_ticket += 1
+            filling = inbox.fill(self._last_ticket)
+            self._askers[self._last_ticket] = filling.askers
+            self._due.set()
+        inbox.make_room(1)
+        inbox.fast_total += 1
+        filling.add(known, ident, actor, asker)
 
     async def settled(self) -> None:
         """Until every turn computed so far is durable: what was read before is true then, and will not be taken back."""
@@ -159,6 +195,8 @@ class TurnLoop:
     async def _keep_turning(self) -> None:
         while True:
             await self._until_due()
+            if self._crowd >= LEAST_CROWD and self.inbox.may_grow(self._crowd):
+                await asyncio.sleep(LINGER_S)
             await self._slots.acquire()
             if self._closing and not self.inbox:
                 self._leaving.put_nowait(None)
@@ -183,6 +221,7 @@ class TurnLoop:
 
     def _take_turn(self) -> None:
         loop = asyncio.get_running_loop()
+        self._crowd = self.inbox.singles()
         inputs = self.inbox.take()
         began_s = time.monotonic()
         turn = self.scheduler.step(inputs, self.clock.now_ns())
@@ -208,6 +247,13 @@ class TurnLoop:
             taken.released.set_result(None)
 
     def _answer(self, reply: Reply) -> None:
+        askers = self._askers.pop(reply.ticket, None)
+        if askers is not None:
+            for index, asker in enumerate(askers):
+                asker.answered(reply.value, index)
+            for asker in set(askers):
+                asker.told()
+            return
         answer = self._tickets.get(reply.ticket)
         if answer is None or answer.done():  # who asked has gone away; the change stands
             return
@@ -221,6 +267,12 @@ class TurnLoop:
         for taken in self._unreleased:
             taken.released.set_exception(self._unknown())
             taken.released.exception()  # seen: nobody may be waiting
+        for askers in self._askers.values():
+            for asker in askers:
+                asker.failed(self._unknown())
+            for asker in set(askers):
+                asker.told()
+        self._askers.clear()
         for answer in self._tickets.values():
             if not answer.done():
                 answer.set_exception(self._unknown())

@@ -27,7 +27,7 @@ from hetsched.scheduler.intern import Interned
 from hetsched.scheduler.lifecycle import STATE_OF_CODE
 from hetsched.scheduler.queues import Queues
 from hetsched.scheduler.reasons import EVICTIONS, Reason
-from hetsched.scheduler.templates import Templates, decode_body
+from hetsched.scheduler.templates import Template, Templates, decode_body
 from hetsched.scheduler.uses import Uses
 
 QOS_OF_LEVEL = tuple(sorted(Qos, key=lambda qos: qos.level))
@@ -66,6 +66,7 @@ class Books:
         self.immediate = frozenset(qos.level for qos in map(Qos, config.lanes.immediate))
         self._apply: dict[type[words.Word], Callable[[Any], Any]] = {
             words.Submitted: self._apply_submitted,
+            words.Bundled: self._apply_bundled,
             words.NodeKnown: self._apply_node,
             words.NodeMarked: self.cluster.apply_marked,
             words.DeviceMarked: self.cluster.apply_device,
@@ -100,14 +101,8 @@ class Books:
 
     def _accept(self, run: words.Run, at_ns: int) -> list[int]:
         keys = run.keys()
-        template = self.templates.use(run.template, run.body, len(keys))
+        template = self._use(run.template, run.body, len(keys))
         task = template.task
-        if template.users == len(keys):
-            self.core.set_template(
-                run.template,
-                expected_ns=round(self.profiles.expected_s(task) * 1e9),
-                efficiency_milli=self.profiles.efficiency_milli(task),
-            )
         gang = self.gangs.join(task, len(keys))
         slots = self.core.accept(
             [key.encode() for key in keys],
@@ -124,6 +119,40 @@ class Books:
         )
         self.gangs.add_members(gang, slots)
         return slots
+
+    def _apply_bundled(self, word: words.Bundled) -> bytes:
+        """Slots of the tasks, uint32 each."""
+        keys = word.ids.split(b"\n")
+        heads = [self._head(head) for head in word.heads]
+        return self.core.accept_mixed(keys, word.which or bytes(2 * len(keys)), heads, word.at_ns)
+
+    def _head(self, head: words.Head) -> tuple[int, int, int, int, int, int, int, int]:
+        template = self._use(head.template, head.body, head.count)
+        task = template.task
+        checkpoint_ns = 0 if task.checkpoint is None else coarse_ns(task.checkpoint)
+        deadline_ns = _core.NEVER_NS if head.deadline_ns is None else head.deadline_ns
+        queue = self.queues.ensure(task.queue)
+        return (
+            head.template,
+            template.shape,
+            queue,
+            task.qos.level,
+            head.flags,
+            checkpoint_ns,
+            deadline_ns,
+            head.priority,
+        )
+
+    def _use(self, slot: int, body: bytes | None, count: int) -> Template:
+        """The template that `count` more tasks name; a new one is told to the core."""
+        template = self.templates.use(slot, body, count)
+        if template.users == count:
+            self.core.set_template(
+                slot,
+                expected_ns=round(self.profiles.expected_s(template.task) * 1e9),
+                efficiency_milli=self.profiles.efficiency_milli(template.task),
+            )
+        return template
 
     def _apply_node(self, word: words.NodeKnown) -> None:
         old = self.cluster.by_name.get(word.spec.name)

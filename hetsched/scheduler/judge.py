@@ -43,7 +43,7 @@ class Judge:
 
     def submission(self, submission: Submission) -> list[Judged]:
         """Every item, judged."""
-        base = self._new_id() if submission.array is not None and not submission.array[0] else None
+        base = self.new_id() if submission.array is not None and not submission.array[0] else None
         judged = [self._named(item, index, base) for index, item in enumerate(submission.items)]
         self._judge_ids(judged)
         self._judge_dependencies(judged)
@@ -59,10 +59,10 @@ class Judge:
             return Judged(id=item.id, problem=item.problem)
         ident = item.id
         if ident is None:
-            ident = self._new_id() if base is None else f"{base}-{index}"
+            ident = self.new_id() if base is None else f"{base}-{index}"
         return Judged(id=ident, task=item, body=template_body(item))
 
-    def _new_id(self) -> str:
+    def new_id(self) -> str:
         """One that no task in the table has."""
         while True:
             ident = new_id(self.world.now_ns, self.books.id_seq)

@@ -7,11 +7,13 @@ kinds of outputs leave only after the turn's facts are durable. To add an input:
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
 
 import msgspec
 
-from hetsched.model import NodeSpec, QueueSpec, Submission
+from hetsched.errors import HetschedError
+from hetsched.model import NodeSpec, QueueSpec, Submission, Task
 from hetsched.policy.profiles import Profile
 
 
@@ -30,6 +32,29 @@ class Submit(Input, frozen=True, kw_only=True):
 
     submission: Submission
     idempotency_key: str | None = None
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What many tasks have in common, read once: `task` without id, its `body` as a template, and the core's `flags`."""
+
+    task: Task
+    body: bytes
+    flags: int
+
+
+class Bundle(Input, frozen=True, kw_only=True):
+    """Tasks of known kinds, in order, without Python objects of their own: `which[i]` (uint16) says which of `known` the i-th is, `counts`
+    how many each of those has, `ids` how they are called (b"": make one up). None of them is in a gang, waits for others or expires.
+
+    `single`: each was a request of its own, by `actors[i]`; else all are one list, by `actor`. Reply value: BundleReply; of a list of which
+    anything was refused, SubmitReply."""
+
+    known: list[Known]
+    which: bytearray
+    counts: list[int]
+    ids: list[bytes]
+    single: bool = False
+    actors: list[str] = []
 
 
 class Cancel(Input, frozen=True, kw_only=True):
@@ -181,6 +206,15 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
     placements: dict[str, dict[str, Any]] = {}
 
 
+class BundleReply(msgspec.Struct, frozen=True, kw_only=True):
+    """`ids` and `states` (the core's, a byte a task) in order. `refused`: index → why, of singles. `placements`: as in SubmitReply."""
+
+    ids: list[bytes]
+    states: bytes
+    refused: dict[int, HetschedError] = {}
+    placements: dict[str, dict[str, Any]] = {}
+
+
 class Order(msgspec.Struct, frozen=True):
     """`message` (a hetsched.wire order) has to reach the agent of `node`."""
 
@@ -209,10 +243,51 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return out
 
 
+class QueuedRun(msgspec.Struct, frozen=True):
+    """`queued` of tasks that came together: events `seq` and following, made when somebody looks at them."""
+
+    seq: int
+    t_ns: int
+    ids: list[bytes]
+
+    def event(self, seq: int) -> Event:
+        """The one with this number."""
+        return Event(seq=seq, t_ns=self.t_ns, event="queued", task=self.ids[seq - self.seq].decode())
+
+
+class Events(Sequence[Event]):
+    """The events of a turn in order. `parts`: as they were said, runs unopened."""
+
+    def __init__(self, parts: Sequence[Event | QueuedRun]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return sum(1 if isinstance(part, Event) else len(part.ids) for part in self.parts)
+
+    def __iter__(self) -> Iterator[Event]:
+        for part in self.parts:
+            if isinstance(part, Event):
+                yield part
+            else:
+                yield from (part.event(seq) for seq in range(part.seq, part.seq + len(part.ids)))
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | list[Event]:
+        return list(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Turn(msgspec.Struct, frozen=True):
     """All of one step. `facts` empty: nothing to journal, the rest may leave at once (in order)."""
 
     facts: bytes
     replies: list[Reply]
     orders: list[Order]
-    events: list[Event]
+    events: Events

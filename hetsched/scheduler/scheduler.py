@@ -19,11 +19,12 @@ from hetsched.policy.presets import BLENDED
 from hetsched.policy.price import Known
 from hetsched.scheduler import messages, snapshot, words
 from hetsched.scheduler.books import Books
+from hetsched.scheduler.bundles import Bundles
 from hetsched.scheduler.clients import Clients
 from hetsched.scheduler.due import Due
 from hetsched.scheduler.follow import Follow
 from hetsched.scheduler.measuring import Measuring, beyond
-from hetsched.scheduler.messages import Input, Turn
+from hetsched.scheduler.messages import Events, Input, Turn
 from hetsched.scheduler.nodes import Nodes
 from hetsched.scheduler.ranking import Ranking
 from hetsched.scheduler.submit import Submissions
@@ -78,6 +79,7 @@ class Scheduler:
         self._follow = Follow(self.world)
         self._due = Due(self.world)
         self._submissions = Submissions(self.world)
+        self._bundles = Bundles(self.world, self._submissions)
         self._handlers = self._table()
         self._immediate = sum(1 << level for level in self.books.immediate)
         self._batch = 0b1111 & ~self._immediate
@@ -95,6 +97,7 @@ class Scheduler:
         clients, nodes = Clients(self.world, self.view), Nodes(self.world, self.view)
         return {
             messages.Submit: self._submissions.on_submit,
+            messages.Bundle: self._bundles.on_bundle,
             messages.Cancel: clients.on_cancel,
             messages.Finish: clients.on_finish,
             messages.Operate: clients.on_operate,
@@ -122,6 +125,7 @@ class Scheduler:
         self._drain()
         self._decide()
         self._submissions.answer()
+        self._bundles.answer()
         self._forget_old()  # after the answers: what ended in the turn of its submission is still told
         return self._end()
 
@@ -180,7 +184,7 @@ class Scheduler:
         self._drain()  # nothing follows from these, but the books keep the turn's time, as they will at replay
         facts = self.core.take_facts()
         self.changes += bool(facts)
-        return Turn(facts, world.replies, world.orders, world.events)
+        return Turn(facts, world.replies, world.orders, Events(world.events))
 
     # -- what a simulation calls
 

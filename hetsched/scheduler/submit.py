@@ -31,6 +31,7 @@ class Submissions:
         self.world = world
         self.books = world.books
         self._judge = Judge(world)
+        self.new_id = self._judge.new_id
         self._owed: list[tuple[Submit, list[Judged]]] = []
 
     # -- the handler
@@ -38,6 +39,10 @@ class Submissions:
     def on_submit(self, asked: Submit) -> None:
         if asked.idempotency_key is not None and self._answered_before(asked):
             return
+        self._owed.append((asked, self.take_in(asked)))
+
+    def take_in(self, asked: Submit) -> list[Judged]:
+        """Judge it and accept what may be."""
         judged = self._judge.submission(asked.submission)
         self._accept([item for item in judged if item.is_new])
         for item in judged:
@@ -49,13 +54,13 @@ class Submissions:
         if asked.idempotency_key is not None:
             self._remember_key(asked, judged)
         self.world.audit(asked, "submit", _subject(judged))
-        self._owed.append((asked, judged))
+        return judged
 
     def answer(self) -> None:
         """Called when the turn has decided."""
         for asked, judged in self._owed:
             if asked.ticket:
-                self.world.reply(asked, self._reply(asked, judged))
+                self.world.reply(asked, self.reply_to(asked, judged))
         self._owed.clear()
 
     # -- accepting
@@ -133,7 +138,8 @@ class Submissions:
 
     # -- answering
 
-    def _reply(self, asked: Submit, judged: list[Judged]) -> Any:
+    def reply_to(self, asked: Submit, judged: list[Judged]) -> Any:
+        """The value of the answer, as things stand at the end of the turn."""
         submission = asked.submission
         if submission.single and judged[0].problem is not None:
             return judged[0].problem

@@ -147,6 +147,27 @@ class Measured(Word, frozen=True, array_like=True, tag=14):
     uses: tuple[tuple[int, int, int, int], ...] = ()
 
 
+class Head(msgspec.Struct, frozen=True, array_like=True):
+    """What `count` tasks of one frame have in common. `body`: the template as msgpack, None when its slot is in use already."""
+
+    template: int
+    flags: int
+    count: int
+    body: bytes | None = None
+    deadline_ns: int | None = None
+    priority: int = 0
+
+
+class Bundled(Word, frozen=True, array_like=True, tag=20):
+    """Accepted tasks of many templates, in order. `ids`: joined by newlines. `which`: an uint16 a task, its head; empty where all have the
+    first. None of them is in a gang or held."""
+
+    at_ns: int
+    heads: tuple[Head, ...]
+    ids: bytes
+    which: bytes = b""
+
+
 AnyWord = (
     Submitted
     | NodeKnown
@@ -162,6 +183,7 @@ AnyWord = (
     | ShapeKnown
     | ProfilesImported
     | Measured
+    | Bundled
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -16,7 +16,7 @@ from hetsched.scheduler import words
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.dependencies import Dependencies
 from hetsched.scheduler.membership import membership_env
-from hetsched.scheduler.messages import Event, Input, Order, Reply
+from hetsched.scheduler.messages import Event, Input, Order, QueuedRun, Reply
 from hetsched.scheduler.ranking import Ranking
 from hetsched.scheduler.reasons import Reason
 from hetsched.scheduler.timers import Timers
@@ -36,7 +36,7 @@ class World:
         self.timers = Timers()
         self.dependencies = Dependencies()
         self.sessions: dict[str, int] = {}
-        self.events: list[Event] = []
+        self.events: list[Event | QueuedRun] = []
         self.orders: list[Order] = []
         self.replies: list[Reply] = []
         self.capacity_changed = False
@@ -56,6 +56,13 @@ class World:
         seq = self.books.event_seq
         self.books.event_seq = seq + 1
         self.events.append(Event(seq=seq, t_ns=self.now_ns, event=event, task=task_id, attempt=attempt, data=data))
+
+    def emit_queued(self, ids: list[bytes]) -> None:
+        """`queued` of each of these; they wait for the window."""
+        seq = self.books.event_seq
+        self.books.event_seq = seq + len(ids)
+        self.events.append(QueuedRun(seq, self.now_ns, ids))
+        self.arrived += len(ids)
 
     def reply(self, asked: Input, value: Any) -> None:
         """Answer the ticket, if somebody waits."""

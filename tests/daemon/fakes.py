@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from hetsched.scheduler.messages import Event, Input, Reply, Turn
+from hetsched.scheduler.messages import Bundle, BundleReply, Event, Events, Input, Reply, Turn
 
 
 class Echo(Input, frozen=True, kw_only=True):
@@ -33,10 +33,12 @@ class FakeScheduler:
         self.times.append(now_ns)
         self.wakes = [wake for wake in self.wakes if wake > now_ns]
         replies = [Reply(item.ticket, item.say) for item in inputs if isinstance(item, Echo) and item.ticket]
+        bundles = [item for item in inputs if isinstance(item, Bundle)]
+        replies += [Reply(item.ticket, BundleReply(ids=item.ids, states=bytes(len(item.ids)))) for item in bundles]
         self.seq += 1
         event = Event(seq=self.seq, t_ns=now_ns, event="stepped")
-        durable = any(isinstance(item, Echo) and item.durable for item in inputs)
-        return Turn(b"facts" if durable else b"", replies, [], [event])
+        durable = bool(bundles) or any(isinstance(item, Echo) and item.durable for item in inputs)
+        return Turn(b"facts" if durable else b"", replies, [], Events([event]))
 
     def wake_ns(self) -> int | None:
         return min(self.wakes, default=None)

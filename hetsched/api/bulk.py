@@ -1,0 +1,58 @@
+"""Lists of tasks whose like was read before: recognised in C, accepted as one bundle, answered without an object a task.
+
+As on the fast path (`fast.py`), nothing is refused here: whatever is unusual about a body or what it asks for is left to `submit.py`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import web
+
+from hetsched.api import body as bodies
+from hetsched.api.accepted import Body, accepted, nothing_accepted, place_of_items
+from hetsched.api.call import Call
+from hetsched.api.known import Recognised, may_submit
+from hetsched.model import Submission
+from hetsched.scheduler.messages import Bundle, BundleReply, SubmitReply
+
+
+def bundle_of(call: Call, raw: bytes, kind: str) -> Bundle | None:
+    """The body's tasks; None where they have to be looked at one by one."""
+    if kind not in (bodies.JSON, bodies.NDJSON):
+        return None
+    found = call.desk.memory().recall.many(raw, call.daemon.task_defaults.bulk_tasks, kind == bodies.NDJSON)
+    if found is None:
+        return None
+    values, counts, which, ids = found
+    recognised: list[Recognised] = values
+    token = call.token
+    if (token.queues or not token.allows("immediate")) and not all(
+        may_submit(token, each.known.task) for each in recognised
+    ):
+        return None
+    known = [each.known for each in recognised]
+    return Bundle(known=known, counts=counts, which=bytearray(which), ids=ids, actor=call.actor)
+
+
+async def submit(call: Call, bundle: Bundle, *, are_ids_known: bool = False) -> web.Response:
+    """Accept it; 202 when it is in the journal. `are_ids_known`: the client gave them, and is told the first and how many."""
+    reply: BundleReply | SubmitReply = await call.daemon.submit(bundle, len(bundle.ids))
+    if isinstance(reply, SubmitReply):
+        return _told_apart(call, bundle, reply)
+    if are_ids_known:
+        ids = b'{"first":"%b","count":%d}' % (reply.ids[0], len(reply.ids))
+    else:
+        ids = b'["%b"]' % b'","'.join(reply.ids)
+    placed = b',"placements":' + msgspec.json.encode(reply.placements) if reply.placements else b""
+    durability = call.daemon.durability.encode()
+    body = b'{"accepted":%d,"rejected":[],"ids":%b,"durability":"%b"%b}' % (len(reply.ids), ids, durability, placed)
+    return call.encoded(body, 202)
+
+
+def _told_apart(call: Call, bundle: Bundle, reply: SubmitReply) -> web.Response:
+    """Something of it was refused."""
+    items = [bundle.known[at].task for at in memoryview(bytes(bundle.which)).cast("H")]
+    submission = Submission(single=False, items=[*items])
+    if all(task is None for task in reply.ids):
+        raise nothing_accepted(Body(submission, place_of_items([])), reply.rejected)
+    return accepted(call, submission, reply, waited=False)

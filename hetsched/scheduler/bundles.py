@@ -1,0 +1,177 @@
+"""Bundles: tasks whose like was read before, accepted by the frame. The way of `submit.py` for the many, with nothing done in Python a task.
+
+Promises: the outcome is that of `submit.py` for the same tasks one after the other. What that would have to look at task by task (an id that is
+taken, a body that finds no room, a rule about shapes) is left to it. One word fact a bundle, one audit record a bundle and actor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hetsched import _core
+from hetsched._core import NONE
+from hetsched.errors import HetschedError, Problem
+from hetsched.model import Submission, Task
+from hetsched.scheduler import words
+from hetsched.scheduler.judge import Judged
+from hetsched.scheduler.messages import Bundle, BundleReply, Known, Submit
+from hetsched.scheduler.rendering import placement_json
+from hetsched.scheduler.room import Room
+from hetsched.scheduler.submit import Submissions
+from hetsched.scheduler.templates import template_body
+from hetsched.scheduler.world import World
+
+Each = list[tuple[Submit, list[Judged]]]
+"""The submissions that a bundle was taken apart into, and what became of them."""
+
+_JUDGED_BY_BODY = frozenset(
+    "id name labels kind queue qos guarantee preemptible priority resources limits pattern node_selector models tolerations data topology"
+    " deadline_ns deadline_absolute on_deadline estimate time_limit grace retries retry_on command env workdir user duration on_lost"
+    " checkpoint stop_time usage".split()
+)
+"""Fields that mean the same for every task with this body. Of the others (gangs, dependencies, what is still to come) each task is judged."""
+
+_JUDGED_BY_TASK = tuple(sorted(set(Task.__struct_fields__) - _JUDGED_BY_BODY))
+_BARE = Task()
+
+
+def known_of(task: Task) -> Known | None:
+    """What tasks like this one have in common; None where such tasks have to be judged one by one."""
+    expires = task.on_deadline == "expire" and task.deadline_ns is not None
+    if expires or any(getattr(task, name) != getattr(_BARE, name) for name in _JUDGED_BY_TASK):
+        return None
+    flags = _core.PREEMPTIBLE if task.preemptible else 0
+    if task.deadline_ns is not None and not task.deadline_absolute:
+        flags |= _core.DEADLINE_RELATIVE
+    return Known(task=msgspec.structs.replace(task, id=None), body=template_body(task), flags=flags)
+
+
+class Bundles:
+    """Handler of Bundle; answers at the end of the turn, when placements are known."""
+
+    def __init__(self, world: World, submissions: Submissions) -> None:
+        self.world = world
+        self.books = world.books
+        self._submissions = submissions
+        self._owed: list[tuple[Bundle, bytes | Each]] = []
+
+    # -- the handler
+
+    def on_bundle(self, asked: Bundle) -> None:
+        self._name(asked)
+        if self.world.config.reject_unsatisfiable or not self.world.core.absent(asked.ids) or not self._has_room(asked):
+            self._owed.append((asked, [(one, self._submissions.take_in(one)) for one in _apart(asked)]))
+            return
+        slots: bytes = self.books.say(self._word(asked))
+        self.world.emit_queued(asked.ids)
+        self._audit(asked)
+        self._owed.append((asked, slots))
+
+    def answer(self) -> None:
+        """Called when the turn has decided."""
+        for asked, found in self._owed:
+            if asked.ticket:
+                reply = self._reply(asked, found) if isinstance(found, bytes) else self._reply_apart(asked, found)
+                self.world.reply(asked, reply)
+        self._owed.clear()
+
+    # -- accepting
+
+    def _name(self, asked: Bundle) -> None:
+        """Make up the ids that are missing."""
+        at = -1
+        for _ in range(asked.ids.count(b"")):
+            at = asked.ids.index(b"", at + 1)
+            asked.ids[at] = self._submissions.new_id().encode()
+
+    def _has_room(self, asked: Bundle) -> bool:
+        """Whether every body that is new here may be accepted."""
+        room = Room(self.books)
+        try:
+            for known in asked.known:
+                if self.books.templates.find(known.body) is None:
+                    room.take(known.task)
+        except Problem:
+            return False
+        return True
+
+    def _word(self, asked: Bundle) -> words.Bundled:
+        made: dict[bytes, int] = {}
+        heads = tuple(self._head(known, count, made) for known, count in zip(asked.known, asked.counts, strict=True))
+        which = bytes(asked.which) if len(heads) > 1 else b""
+        return words.Bundled(self.world.now_ns, heads, b"\n".join(asked.ids), which)
+
+    def _head(self, known: Known, count: int, made: dict[bytes, int]) -> words.Head:
+        task, body = known.task, known.body
+        template = self.books.templates.find(body)
+        new = template is None and body not in made
+        slot = (
+            template.slot if template is not None else made.setdefault(body, self.books.templates.next_slot(len(made)))
+        )
+        deadline_ns = task.deadline_ns
+        if deadline_ns is not None and not task.deadline_absolute:
+            deadline_ns += self.world.now_ns
+        return words.Head(slot, known.flags, count, body if new else None, deadline_ns, task.priority)
+
+    def _audit(self, asked: Bundle) -> None:
+        if not asked.single:
+            self.world.audit(asked, "submit", _subject(asked.ids))
+            return
+        by_actor: dict[str, list[bytes]] = {}
+        for ident, actor in zip(asked.ids, asked.actors, strict=True):
+            by_actor.setdefault(actor, []).append(ident)
+        for actor, ids in by_actor.items():
+            self.world.audit(
+                Bundle(known=[], which=bytearray(), counts=[], ids=[], actor=actor), "submit", _subject(ids)
+            )
+
+    # -- answering
+
+    def _reply(self, asked: Bundle, slots: bytes) -> BundleReply:
+        states = self.world.core.states(slots)
+        return BundleReply(ids=asked.ids, states=states, placements=self._placements(asked.ids, slots, states))
+
+    def _placements(self, ids: list[bytes], slots: bytes, states: bytes) -> dict[str, dict[str, object]]:
+        placements = {}
+        at = states.find(_core.PLACED)
+        while at >= 0:
+            attempt = self.books.attempts.live[int.from_bytes(slots[4 * at : 4 * at + 4], "little")]
+            placements[ids[at].decode()] = placement_json(attempt.node, attempt.devices)
+            at = states.find(_core.PLACED, at + 1)
+        return placements
+
+    def _reply_apart(self, asked: Bundle, each: Each) -> object:
+        if not asked.single:
+            return self._submissions.reply_to(*each[0])
+        refused: dict[int, HetschedError] = {}
+        slots: list[int] = []
+        for index, (_, (judged,)) in enumerate(each):
+            if judged.problem is not None:
+                refused[index] = judged.problem
+            slots.append(judged.slot)
+        states = bytes(0 if slot == NONE else self.world.core.task(slot).state for slot in slots)
+        packed = b"".join(slot.to_bytes(4, "little") for slot in slots)
+        placements = self._placements(asked.ids, packed, states)
+        return BundleReply(ids=asked.ids, states=states, refused=refused, placements=placements)
+
+
+def _subject(ids: list[bytes]) -> str:
+    """Who was submitted, for the audit record: the first id and how many more."""
+    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+    return f"{ids[0].decode()}{more}"
+
+
+def _apart(asked: Bundle) -> Iterator[Submit]:
+    """The submissions that it stands for."""
+    which = memoryview(bytes(asked.which)).cast("H")
+    tasks: list[Task] = [
+        msgspec.structs.replace(asked.known[at].task, id=ident.decode())
+        for at, ident in zip(which, asked.ids, strict=True)
+    ]
+    if not asked.single:
+        yield Submit(submission=Submission(single=False, items=list(tasks)), actor=asked.actor)
+        return
+    for task, actor in zip(tasks, asked.actors, strict=True):
+        yield Submit(submission=Submission(single=True, items=[task]), actor=actor)

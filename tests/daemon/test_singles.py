@@ -1,0 +1,93 @@
+"""Single tasks of a moment ride together; each who asked is told his own outcome, in order, and urgent ones wait for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from hetsched.daemon.turns import LEAST_CROWD, LINGER_S
+from hetsched.errors import HetschedError, StoreLost, TooBusy, Unavailable
+from hetsched.model import parse_task
+from hetsched.scheduler.bundles import known_of
+from hetsched.scheduler.messages import Bundle, BundleReply, Known
+from tests.daemon.fakes import Echo, until
+from tests.daemon.test_turns import running
+
+
+def kind(**more: object) -> Known:
+    known = known_of(parse_task({"resources": {"cpu": 1}, **more}))
+    assert known is not None
+    return known
+
+
+class Client:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def answered(self, reply: BundleReply, index: int) -> None:
+        self.heard.append(reply.ids[index])
+
+    def failed(self, error: HetschedError) -> None:
+        self.heard.append(error)
+
+    def told(self) -> None:
+        self.heard.append("all")
+
+
+async def test_singles_of_a_moment_are_one_bundle_among_what_else_was_heard() -> None:
+    usual, other, ann, bob = kind(), kind(priority=1), Client(), Client()
+    async with running(at_once=False) as world:
+        for ident, known, client in [(b"a", usual, ann), (b"b", other, bob), (b"c", usual, ann)]:
+            world.loop.ask_single(known, ident, client.__class__.__name__, client)
+        world.loop.tell(Echo())
+        world.loop.ask_single(usual, b"d", "", ann)
+        await until(lambda: world.journal.waiting)
+        first, echo, last = world.scheduler.steps[0]
+        assert isinstance(first, Bundle) and isinstance(echo, Echo) and isinstance(last, Bundle)
+        assert (first.ids, first.known, first.counts) == ([b"a", b"b", b"c"], [usual, other], [2, 1])
+        assert bytes(first.which) == b"\0\0\1\0\0\0" and last.ids == [b"d"]
+        assert not ann.heard, "it is not durable yet"
+        world.journal.confirm()
+        await until(lambda: len(ann.heard) == 5)
+    assert ann.heard == [b"a", b"c", "all", b"d", "all"] and bob.heard == [b"b", "all"]
+
+
+async def test_a_full_inbox_refuses_the_next_single() -> None:
+    async with running(limit_tasks=2) as world:
+        for ident in (b"a", b"b"):
+            world.loop.ask_single(kind(), ident, "", Client())
+        with pytest.raises(TooBusy):
+            world.loop.ask_single(kind(), b"c", "", Client())
+
+
+async def test_who_waits_when_the_journal_is_lost_is_told_that_nobody_knows() -> None:
+    client = Client()
+    async with running(at_once=False) as world:
+        world.loop.ask_single(kind(), b"a", "", client)
+        await until(lambda: world.journal.waiting)
+        world.journal.waiting[0].set_exception(StoreLost("gone"))
+        await until(lambda: client.heard)
+        with pytest.raises(Unavailable):
+            world.loop.ask_single(kind(), b"b", "", client)
+    assert isinstance(client.heard[0], Unavailable) and client.heard[1] == "all"
+
+
+@pytest.mark.parametrize("qos", ["production", "critical"])
+async def test_after_a_crowd_the_next_waits_a_moment_for_company_unless_it_is_urgent(qos: str) -> None:
+    client = Client()
+    async with running() as world:
+        for number in range(LEAST_CROWD):
+            world.loop.ask_single(kind(), b"%d" % number, "", client)
+        await until(lambda: len(client.heard) == LEAST_CROWD + 1)
+        world.loop.ask_single(kind(qos=qos), b"x", "", client)
+        began_s, steps = time.monotonic(), len(world.scheduler.steps)
+        while len(world.scheduler.steps) == steps:
+            await asyncio.sleep(0)
+        waited_s = time.monotonic() - began_s
+    assert (waited_s >= LINGER_S * 0.9) == (
+        qos != "critical"
+    ) or waited_s > 2 * LINGER_S  # the last: the machine was busy
