@@ -274,12 +274,12 @@ cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
     gather_head(t, task, &head)
     if head.column >= 0 and head.value < 0:
         fits = choose_domain(t, &head.members, head.column, head.needed, &head.value) != 0
-    if gang.wish >= 0 and gathered_members(t, &head.members, gang.wish, count_members(t, gang).node) >= head.needed:
-        pass                           # `trial` says where
-    elif fits:
-        fits = fitting_members(t, &head.members, head.column, head.value) >= head.needed
+    fits = fits and fitting_members(t, &head.members, head.column, head.value) >= head.needed
     if not fits and is_mixed(t, &head.members):
         fits = can_sit(t, &head)
+    if fits and gang.wish >= 0 and gathered_members(t, &head.members, gang.wish, count_members(t, gang).node) < head.needed:
+        if fitting_members(t, &head.members, head.column, head.value) < head.needed:
+            can_sit(t, &head)
     drop_slots(&head.members)
     if not fits:
         park_task(t, task)
