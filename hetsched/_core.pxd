@@ -346,6 +346,8 @@ cdef struct Tables:
     uint8_t taking             # while victims are searched: which soft tasks are among them, TAKING_*. Owner: overcommit
     int64_t delay_ns           # of queues that say none: before a task may evict. Not dumped: it is told
     uint64_t next_sequence
+    uint8_t kept_by            # while a gang is tried on one island: its level, else 0. Owner: gang_wish
+    int32_t kept_island        # likewise
     uint8_t* liked             # while devices are picked: of the shape, NULL = no model is liked better. Owner: fit
     uint64_t changes           # derived: grows with every change that could make a proof or a fit possible
     uint64_t frees             # derived: grows when capacity or room for somebody grew

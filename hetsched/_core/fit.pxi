@@ -174,6 +174,8 @@ cdef int pick_pieces(Tables* t, DeviceRecord* devices, int count, ShapeRecord* s
         return 0
     if shape.device_count > count:
         return -1
+    if t.kept_by != 0:
+        return pick_all(t, devices, count, shape, t.kept_by, t.kept_island, False, pieces, worst)
     if shape.same != 0 and (not shape.is_wish or shape.device_count > 1):
         found = pick_island(t, devices, count, shape, pieces, worst)
         if found >= 0 or not shape.is_wish:

@@ -1,7 +1,8 @@
 # A gang that would like to be together: on one node, in one rack or zone, by any label.
 #
 # Promises: if some domain of the wished column takes all of its waiting members, all go into one of these (the first, and the one where
-# members are already before all others), however good other nodes are. Else the domain that takes most, then that of the rest that takes
+# members are already before all others), however good other nodes are; of a gang that names islands of a board, all go on one island if
+# there is one among the first LOOK_NODES nodes that may hold them. Else the domain that takes most, then that of the rest that takes
 # most, and so on, so that they lie in few; nodes without the label come last. A wish never makes a gang wait: where so few fit that way
 # that it could not begin, it is placed as if it had none.
 
@@ -100,16 +101,72 @@ cdef void keep_unplaced(Tables* t, Slots* members, uint32_t first) noexcept nogi
     members.size = kept
 
 
+cdef int sit_on_island(Tables* t, Slots* members, uint32_t node, int by, int island) except -1 nogil:
+    """1: all of them are on this island, held by the trial; else it holds nothing more than before."""
+    cdef uint32_t at, member, held = t.trial_size
+    cdef TrialRecord* entry
+    cdef ShapeRecord* shape
+    cdef int worst, count = 0
+    for at in range(members.size):
+        member = members.at[at]
+        shape = &t.shapes[t.tasks[member].shape]
+        grow(<void**> &t.trial, &t.trial_capacity, sizeof(TrialRecord), <uint64_t> t.trial_size + 1)
+        entry = &t.trial[t.trial_size]
+        t.kept_by, t.kept_island = <uint8_t> by, island
+        count = fit(t, node, shape, entry.pieces, &worst) if within_limits(t, t.tasks[member].queue, shape) else -1
+        t.kept_by = 0
+        if count < 0:
+            let_go(t, held)
+            t.trial_size = held
+            return 0
+        t.trial_size += 1
+        entry.task, entry.node, entry.count = member, node, <uint32_t> count
+        hold_room(t, node, shape, entry.pieces, count, 1)
+        hold_queue(t, t.tasks[member].queue, shape, 1)
+        mark_only(t, node)
+    return 1
+
+
+cdef int share_island(Tables* t, Slots* members, int by) except -1 nogil:
+    """1: all of them are on one island of this level, held by the trial."""
+    cdef Need need = need_of(t, members)
+    cdef DeviceRecord* devices
+    cdef uint32_t node, tried = 0
+    cdef uint64_t seen
+    cdef int at, other, island
+    for node in range(t.nodes_used):
+        if tried >= LOOK_NODES:
+            break
+        if not t.nodes[node].is_present or not t.nodes[node].is_open or not may_hold(t, node, &need):
+            continue
+        tried += 1
+        devices = t.devices + t.nodes[node].device_first
+        seen = 0
+        for at in range(t.nodes[node].device_count):
+            island = island_of(&devices[at], by)
+            if island < 0 or (seen >> at) & 1:
+                continue
+            for other in range(at, t.nodes[node].device_count):
+                seen |= <uint64_t> (island_of(&devices[other], by) == island) << other
+            if sit_on_island(t, members, node, by, island):
+                return 1
+    return 0
+
+
 cdef uint32_t gathered_members(Tables* t, Slots* members, int column, uint32_t beside) except? 0xFFFFFFFF nogil:
     """How many fit, together as far as possible; first of all where the node `beside` is (NONE: anywhere). Holds nothing afterwards; the
     trial says where."""
     cdef Slots rest
     cdef uint32_t at, held
     cdef int64_t home = -1
+    cdef int by = t.shapes[t.tasks[members.at[0]].shape].same
+    t.trial_size = 0
+    if by != 0 and column == DOMAINS and beside == NONE_ and share_island(t, members, by):
+        rewind(t)
+        return t.trial_size
     memset(&rest, 0, sizeof(Slots))
     for at in range(members.size):
         push(&rest, members.at[at])
-    t.trial_size = 0
     if beside != NONE_:
         home = beside if column == DOMAINS else t.nodes[beside].domain[column]
     if home >= 0:

@@ -91,6 +91,26 @@ def test_a_gang_with_a_wish_keeps_to_a_rack_and_returns_to_one(tmp_path: Path) -
     assert run.summary["succeeded"] == 4
 
 
+@pytest.mark.parametrize("required", [True, False])
+def test_a_gang_that_names_islands_goes_to_one_board_and_there_to_one_island(required: bool, tmp_path: Path) -> None:
+    quads = [{"kind": "gpu", "count": 4, "nvlink": island} for island in ("left", "right")]
+    template = task("m", resources={"gpu": 1, "cpu": 1}, gang={"id": "g", "size": 4}, duration=100)
+    run = Run(
+        tmp_path,
+        world(
+            {"at": 0, "submit": task("small", resources={"gpu": 1, "cpu": 1}, duration=500)},
+            {
+                "at": 1,
+                "submit": {"template": {**template, "topology": {"same": "nvlink", "required": required}}, "count": 4},
+            },
+            nodes=[node("a", [{"kind": "gpu", "count": 3, "nvlink": "x"}]), node("b", quads)],
+        ),
+    )
+    places = [where(run, f"m-{at}")[0] for at in range(4)]
+    assert {place for _, place, _ in places} == {"b"}
+    assert len({int(devices[0][-1]) // 4 for _, _, devices in places}) == 1
+
+
 def test_a_pattern_takes_the_fastest_device_of_a_mixed_board(tmp_path: Path) -> None:
     mixed = [{"kind": "gpu", "model": model} for model in ("T4", "V100", "H100")]
     events = [
