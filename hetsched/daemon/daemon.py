@@ -95,9 +95,8 @@ class Daemon:
         return await self.turns.ask(item, tasks=tasks)
 
     def _refuse_if_full(self) -> None:
-        stats = self.store.stats()
-        if not stats.admit:
-            raise Unavailable(f"no new tasks are taken: {stats.reason}", retry_after=5)
+        if refusal := self.store.refusal():
+            raise Unavailable(f"no new tasks are taken: {refusal}", retry_after=5)
 
     async def settled(self) -> None:
         """Until all that was read so far is durable."""
@@ -111,7 +110,7 @@ class Daemon:
     @property
     def durability(self) -> str:
         """How durable a 202 is (RELIABILITY, Promises)."""
-        return str(self.store.stats().durability)
+        return str(self.store.durability)
 
     # ------------------------------------------------------------------ turning
 

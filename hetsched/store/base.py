@@ -111,6 +111,15 @@ class Store(Protocol):
         """Keep `state`, which contains every frame up to `at` (default: up to now), and trim the journal to the one before."""
         ...
 
+    @property
+    def durability(self) -> Durability:
+        """`stats().durability`, for those who ask once a turn."""
+        ...
+
+    def refusal(self) -> str:
+        """Why new work should not be admitted; "" where it should."""
+        ...
+
     def stats(self) -> StoreStats:
         """The present moment, without asking the server."""
         ...

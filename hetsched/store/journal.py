@@ -139,7 +139,7 @@ class Journal:
 
     def stats(self) -> StoreStats:
         lane, health = self._appender, self._health
-        refusal = self._refusal()
+        refusal = self.refusal()
         return StoreStats(
             kind=self._backend.kind,
             durability=health.durability,
@@ -163,8 +163,11 @@ class Journal:
             memory_limit_bytes=health.memory_limit_bytes,
         )
 
-    def _refusal(self) -> str:
-        """Why new work should not be admitted."""
+    @property
+    def durability(self) -> Durability:
+        return self._health.durability
+
+    def refusal(self) -> str:
         lane, health = self._appender, self._health
         if lane is None:
             return "the store is not open"
