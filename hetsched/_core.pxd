@@ -104,6 +104,7 @@ cdef struct DeviceRecord:
     int16_t share_live         # milli, live attempts only
     uint8_t usable
     int16_t pcie               # switch, -1 none; set by add_node
+    uint16_t sharers           # derived: attempts and claims that hold a part of it
 
 
 cdef struct NodeRecord:
@@ -343,6 +344,10 @@ cdef struct Tables:
     int64_t blast_radius       # stopped devices per requested device, 0 = no cap
     int64_t over_cpu           # thousandths of a node's cpu that may be lent beyond it, 0 = none
     int64_t over_memory        # likewise of its memory
+    int64_t gang_share         # thousandths of the cluster that gangs may hold before they queue like single tasks, 0 = they always do
+    uint16_t sharers_most      # so many share a device before another one is begun, 0 = as the preset likes. Owner: steering
+    int64_t gang_milli         # derived: device milli that members of gangs hold or claim
+    int64_t gang_cpu           # derived: millicores likewise
     uint8_t taking             # while victims are searched: which soft tasks are among them, TAKING_*. Owner: overcommit
     int64_t delay_ns           # of queues that say none: before a task may evict. Not dumped: it is told
     uint64_t next_sequence

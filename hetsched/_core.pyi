@@ -159,6 +159,9 @@ class Core:
     def set_overcommit(self, cpu_milli: int, memory_milli: int) -> None:
         """Most that a node lends to soft tasks beyond its own, in thousandths of its cpu and memory; 0 = nothing. No fact: it follows from
         configuration and words."""
+    def set_steering(self, gang_share_milli: int, sharers_most: int) -> None:
+        """Gangs go before single tasks of their level while they hold less than this share of the cluster's devices and cores (0: never); and
+        parts go to another device of the node, where one has room, rather than to one that so many share (0: as the preset likes)."""
     def add_queue(self, parent: int, weight: int) -> int: ...
     def set_queue(
         self, queue: int, weight: int, guaranteed: Sequence[tuple[int, int]], limit: Sequence[tuple[int, int]]

@@ -4,7 +4,7 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
 
   layout                                     memory, the arena of small blocks, the fact buffer, the index of ids
   accept                                     a task comes in
-  lanes, ageing, order, weighted             who goes first
+  lanes, ageing, order, steering, weighted   who goes first
   island, fit                                where it can go, on which devices, and what holding them means
   fragment, price, published, terms          how good a node is, each in its way
   score, rank                                where it goes best
@@ -122,6 +122,7 @@ include "_core/layout.pxi"
 include "_core/lanes.pxi"
 include "_core/ageing.pxi"
 include "_core/order.pxi"
+include "_core/steering.pxi"
 include "_core/overcommit.pxi"
 include "_core/island.pxi"
 include "_core/fit.pxi"

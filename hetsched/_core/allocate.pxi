@@ -36,6 +36,7 @@ cdef int take_allocation(Tables* t, uint32_t task, uint32_t node, uint32_t* piec
     home.allocation_first = slot
     hold_room(t, node, &t.shapes[t.tasks[task].shape], pieces, count, 1)
     hold_queue(t, t.tasks[task].queue, &t.shapes[t.tasks[task].shape], 1)
+    count_gang(t, task, 1)
     mark(t, node)
     taken[0] = slot
     return 0
@@ -52,6 +53,7 @@ cdef int give_allocation(Tables* t, uint32_t slot) except -1 nogil:
     cdef TaskRecord* task = &t.tasks[record.task]
     hold_room(t, record.node, &t.shapes[task.shape], pieces_of(t, record), record.count, -1)
     hold_queue(t, task.queue, &t.shapes[task.shape], -1)
+    count_gang(t, record.task, -1)
     use_all(t, slot)
     if record.previous_on_node != NONE_:
         t.allocations[record.previous_on_node].next_on_node = record.next_on_node

@@ -6,6 +6,7 @@ cdef struct Sums:
     int64_t share_live
     int64_t memory_all
     int64_t memory_live
+    int64_t sharers
 
 
 cdef int hold_that(bint holds, str sentence, object where) except -1:
@@ -108,6 +109,7 @@ cdef int sum_device(Tables* t, uint32_t node, uint32_t device, Sums* sums) excep
                 memory = piece_memory(&t.devices[t.nodes[node].device_first + device], &t.shapes[t.tasks[t.allocations[slot].task].shape],
                                       pieces[at])
                 sums.share_all += pieces[at] >> 8
+                sums.sharers += (pieces[at] >> 8) < 1000
                 sums.memory_all += memory
                 if not t.allocations[slot].is_claim:
                     sums.share_live += pieces[at] >> 8
@@ -166,6 +168,7 @@ cdef int check_nodes(Tables* t) except -1:
             sum_device(t, node, device, &sums)
             hold_that(part.share_free == 1000 - sums.share_all and part.share_live == sums.share_live,
                       "a device's shares add up to its allocations", (node, device))
+            hold_that(part.sharers == sums.sharers, "a device counts who shares it", (node, device))
             hold_that(part.memory_free == max(part.memory_bytes, <int64_t> 0) - sums.memory_all and part.memory_live == sums.memory_live,
                       "a device's memory adds up to its allocations", (node, device))
             hold_that(part.share_live <= 1000 and (part.memory_bytes < 0 or part.memory_live <= part.memory_bytes),
@@ -184,6 +187,7 @@ cdef int check_queues(Tables* t) except -1:
     cdef int resource
     cdef AllocationRecord* record
     cdef int64_t live[RESOURCES]
+    cdef int64_t gang_milli = 0, gang_cpu = 0
     memset(live, 0, sizeof(live))
     sums = {}
     for slot in range(t.allocations_used):
@@ -191,6 +195,9 @@ cdef int check_queues(Tables* t) except -1:
         if not record.is_live:
             continue
         amounts = shape_amounts(&t.shapes[t.tasks[record.task].shape])
+        if t.tasks[record.task].gang != NONE_:
+            gang_milli += t.shapes[t.tasks[record.task].shape].device_milli
+            gang_cpu += t.shapes[t.tasks[record.task].shape].cpu_milli
         queue = t.tasks[record.task].queue
         while queue != NONE_:
             for resource, value in amounts.items():
@@ -199,6 +206,7 @@ cdef int check_queues(Tables* t) except -1:
         if not record.is_claim:
             for resource, value in amounts.items():
                 live[resource] += value
+    hold_that(gang_milli == t.gang_milli and gang_cpu == t.gang_cpu, "what gangs hold is counted", "cluster")
     for queue in range(t.queues_used):
         for resource in range(RESOURCES):
             hold_that(t.queues[queue].used[resource] == sums.get((queue, resource), 0),

@@ -196,6 +196,14 @@ cdef class ClusterDoors(Tabled):
         set_ratios(&self.t, cpu_milli, memory_milli)
         self._checked()
 
+    def set_steering(self, int64_t gang_share_milli, int sharers_most):
+        if not 0 <= gang_share_milli <= 1000 or not 0 <= sharers_most <= 1000:
+            raise ValueError(f"gang share {gang_share_milli} and {sharers_most} sharers: both from 0 to 1000")
+        self.t.gang_share = gang_share_milli
+        if self.t.sharers_most != sharers_most:
+            self.t.sharers_most = <uint16_t> sharers_most
+            self.t.all_dirty = True
+
     # ------------------------------------------------------------------ queues
 
     def add_queue(self, parent, int64_t weight):

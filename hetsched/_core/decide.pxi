@@ -89,6 +89,8 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
 
 
 cdef int next_lane(Tables* t, int qos, uint32_t* lane) except -1 nogil:
+    if t.gang_share > 0 and gang_lane(t, qos, lane):
+        return 0
     if t.order == 1:
         return heaviest_lane(t, qos, lane)
     lane[0] = best_lane(t, qos)

@@ -2,8 +2,9 @@
 #
 # Promises: exact. `pick` finds devices whenever some choice exists: whole devices need W wholly free ones, parts go to P different
 # other devices, partly used ones first; a free device can do whatever a partly used one can, so taking the W first never hurts.
-# Order of choice: a wished island before all else; best model; then for whole devices together (see island); for parts the preset's choice
-# (part_key; by default the partly used device with the smallest sufficient rest), and a device that nobody uses yet from the island that
+# Order of choice: a wished island before all else; best model; then for whole devices together (see island); for parts one that is not
+# crowded (see steering), the preset's choice (part_key; by default the partly used device with the smallest sufficient rest), and a device
+# that nobody uses yet from the island that
 # has the fewest of them; then lowest index.
 # A piece is device index | share_milli << 8; share 1000 means a whole device, and only that.
 
@@ -43,7 +44,7 @@ cdef int pick_ask(Tables* t, DeviceRecord* devices, int count, AskRecord* ask, i
     """Devices for one ask, of one island if `by` is set. Returns how many, or -1; `worst` = worst position in the model list.
     `is_trial`: of devices that differ only in where they are, any."""
     cdef int at, chosen, found = 0, right_count = 0
-    cdef int key, best_key
+    cdef int64_t key, best_key
     cdef int groups = -1       # -1: no right device is in any
     cdef uint64_t right = 0, partly = 0, best, alike
     cdef Islands view
@@ -79,7 +80,7 @@ cdef int pick_ask(Tables* t, DeviceRecord* devices, int count, AskRecord* ask, i
         best = right | partly
         while best != 0:
             at = lowest(best)
-            key = rank_of(t, &devices[at], ask) * PART_KEYS + part_key(t, &devices[at], ask)
+            key = (<int64_t> rank_of(t, &devices[at], ask) * 2 + is_crowded(t, &devices[at])) * PART_KEYS + part_key(t, &devices[at], ask)
             if alike == 0 or key < best_key:
                 alike = best & (~best + 1)
                 best_key = key
@@ -280,6 +281,7 @@ cdef void hold_room(Tables* t, uint32_t slot, ShapeRecord* shape, uint32_t* piec
     for at in range(count):
         device = t.devices + node.device_first + (pieces[at] & 0xFF)
         device.share_free -= <int16_t> (sign * <int> (pieces[at] >> 8))
+        device.sharers += <uint16_t> (sign * <int> ((pieces[at] >> 8) < 1000))
         device.memory_free -= sign * piece_memory(device, shape, pieces[at])
 
 

@@ -107,6 +107,8 @@ cdef int rebuild(Tables* t) except -1 nogil:
             t.nodes_bare += t.nodes[at].device_count == 0
             count_capacity(t, &t.nodes[at], 1)
             largest(t, &t.nodes[at])
+    for at in range(t.devices_used):
+        t.devices[at].sharers = 0
     widen_trees(t)
     for at in range(t.gangs_used):
         memset(&t.gangs[at].members, 0, sizeof(Slots))
@@ -167,6 +169,8 @@ cdef int rebuild_task(Tables* t, uint32_t slot) except -1 nogil:
         return 0
     t.allocations_count += 1
     record = &t.allocations[task.place]
+    count_gang(t, slot, 1)
+    count_sharers(t, record)
     if record.is_claim:
         return 0
     t.live[0] += shape.cpu_milli

@@ -16,7 +16,7 @@
 # worth its size, and a whole device goes with 11 cores and 40 GiB.
 
 cdef enum:
-    PART_KEYS = 1 << 24        # part_key is below; times a position in the model list it still fits an int
+    PART_KEYS = 1 << 24        # part_key is below
     RATE_BITS = 20             # rates are fixed-point with so many bits behind the point
     PRICE_STEP = 200           # tenths of a milli
     MOST_AMOUNT = 1 << 30      # free millicores, free MiB and rates are cut off here, so that products fit

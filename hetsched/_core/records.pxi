@@ -13,7 +13,7 @@ LAYOUT = {
     "scalars": "now_ns:i8 blast_radius:i8 mix_total:i8 mix_since:i8 mix_every:i8 mix_weight:i8*32 next_sequence:u8 oscillations:u8 "
                "tasks_free:u4=4294967295 allocations_free:u4=4294967295 nodes_free:u4=4294967295 gangs_free:u4=4294967295 mix_size:u4 "
                "policy:u4 order:u4 mix:u4*32 key_free:u4*40=4294967295 piece_free:u4*40=4294967295 ages:age*256 accepted_ns:i8 ages_used:u4 "
-               "over_cpu:i8 over_memory:i8",
+               "over_cpu:i8 over_memory:i8 gang_share:i8 sharers_most:i8",
     "age": "first_sequence:u8 begun_ns:i8",
     "tasks": "submitted_ns:i8 deadline_ns:i8=9223372036854775807 changed_ns:i8 sequence:u8 shape:u4 template_:u4 gang:u4=4294967295 "
              "place:u4=4294967295 key:u4 queue:u2 priority:i2 attempt:u2 checkpoint:u2 failures:u1 preemptions:u1 state:u1 flags:u1",
@@ -25,7 +25,7 @@ LAYOUT = {
              "-cpu_extra:i8 -memory_extra:i8 device_first:u4 allocation_first:u4 allocations:u4 claims:u4 "
              "-evictable:u4*4 domain:i4*8=-1 device_count:u1 is_present:u1 is_open:u1 is_grouped:u1 -marked:u1",
     "devices": "memory_bytes:i8=-1 memory_free:i8 memory_live:i8 numa:i2=-1 nvlink:i2=-1 kind:u1 model:i1=-1 share_free:i2 share_live:i2 "
-               "usable:u1 pcie:i2=-1",
+               "usable:u1 pcie:i2=-1 -sharers:u2",
     "ask": "memory_bytes:i8 models:u8 whole:u2 parts:u2 part_milli:u2 kind:u1 model_count:u1 rank:u1*64",
     "shapes": "cpu_milli:i8 memory_bytes:i8 popularity:i8 asks:ask*4 ask_count:u1 same:u1 level_top:u1 model_top:u1 device_count:u2 "
               "level_low:u1 is_soft:u1 is_wish:u1 device_milli:i8 -levels:u8 levels_size:u4 -pending:u4 ask_class:u4 -column:u4 -lane_first:u4 "

@@ -37,7 +37,7 @@ cdef struct Scalars:
     AgeClass ages[AGE_CLASSES]
     int64_t accepted_ns
     uint32_t ages_used
-    int64_t over_cpu, over_memory
+    int64_t over_cpu, over_memory, gang_share, sharers_most
 
 
 cdef void read_scalars(Tables* t, Scalars* scalars) noexcept nogil:
@@ -54,6 +54,7 @@ cdef void read_scalars(Tables* t, Scalars* scalars) noexcept nogil:
     memcpy(scalars.ages, t.ages, t.ages_used * sizeof(AgeClass))
     scalars.ages_used, scalars.accepted_ns, scalars.order = t.ages_used, t.accepted_ns, t.order
     scalars.over_cpu, scalars.over_memory = t.over_cpu, t.over_memory
+    scalars.gang_share, scalars.sharers_most = t.gang_share, t.sharers_most
 
 
 cdef void write_scalars(Tables* t, const Scalars* scalars) noexcept:
@@ -69,6 +70,7 @@ cdef void write_scalars(Tables* t, const Scalars* scalars) noexcept:
     memcpy(t.ages, scalars.ages, sizeof(scalars.ages))
     t.ages_used, t.accepted_ns, t.order = scalars.ages_used, scalars.accepted_ns, <uint8_t> scalars.order
     t.over_cpu, t.over_memory = scalars.over_cpu, scalars.over_memory
+    t.gang_share, t.sharers_most = scalars.gang_share, <uint16_t> scalars.sharers_most
 
 
 cdef class Whole(Questions):

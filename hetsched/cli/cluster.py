@@ -57,11 +57,23 @@ def _node_show(options: argparse.Namespace) -> int:
     if options.json:
         emit_json(node)
         return exits.OK
-    pairs((name.replace("_", " "), _fact(name, value)) for name, value in node.items() if name != "devices")
+    facts = [
+        (name.replace("_", " "), _fact(name, value))
+        for name, value in node.items()
+        if name not in ("devices", "overcommit")
+    ]
+    lent = node.get("overcommit", {})
+    pairs([*facts, *((f"{resource} overcommit", _lent(resource, amounts)) for resource, amounts in lent.items())])
     if node.get("devices"):
         emit()
         _device_table(node["devices"])
     return exits.OK
+
+
+def _lent(resource: str, amounts: dict[str, Any]) -> str:
+    """ "best_effort 6, idle 9, lendable 8, lent 2": what best-effort tasks hold, what others hold and do not use, how much of that may be lent
+    and how much is."""
+    return ", ".join(f"{name} {_fact(resource, amount)}" for name, amount in amounts.items())
 
 
 def _fact(name: str, value: Any) -> str:

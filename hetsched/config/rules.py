@@ -138,6 +138,12 @@ def _ranges(config: Config) -> Iterator[str]:
         ratio = getattr(config.overcommit, name)
         if not 1 <= ratio <= 100:
             yield f"overcommit.{name} is {ratio}, must be from 1 (off) to 100"
+    feedback = config.feedback
+    for name in ("gang_share_most", "overcommit_least"):
+        if not 0 <= getattr(feedback, name) <= 1:
+            yield f"feedback.{name} is {getattr(feedback, name)}, must be a part from 0 to 1"
+    if not 1 <= feedback.sharers <= feedback.sharers_most <= 1000:
+        yield f"feedback.sharers ({feedback.sharers}) must be from 1 to feedback.sharers_most ({feedback.sharers_most}), and that at most 1000"
     if not 0 < config.health.push_utilization <= 100:
         yield f"health.push_utilization is {config.health.push_utilization}, must be a percentage above 0"
 

@@ -84,6 +84,18 @@ class Overcommit(Section, frozen=True, kw_only=True):
     memory: float = 1.0
 
 
+class Feedback(Section, frozen=True, kw_only=True):
+    """The controller that turns gang share, overcommit and sharing by how far predictions were off. Off: what nobody asked for does not
+    change by itself. `gang_share_most`: of the cluster, that gangs may come to hold ahead of single tasks. `overcommit_least`: of what
+    `overcommit` allows, that stays. `sharers`, `sharers_most`: tasks that share a device before another one is begun, at first and at most."""
+
+    enabled: bool = False
+    gang_share_most: float = 0.5
+    overcommit_least: float = 0.25
+    sharers: int = 4
+    sharers_most: int = 16
+
+
 class Defaults(Section, frozen=True, kw_only=True):
     """What a task asks for that does not say."""
 
@@ -185,6 +197,7 @@ class Config(Section, frozen=True, kw_only=True):
     preemption: Preemption = Preemption()
     gang: Gang = Gang()
     overcommit: Overcommit = Overcommit()
+    feedback: Feedback = Feedback()
     defaults: Defaults = Defaults()
     limits: Limits = Limits()
     store: Store = Store()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hetsched.daemon.turns import Taken
@@ -18,6 +19,7 @@ from hetsched.scheduler.reasons import Reason
 
 if TYPE_CHECKING:
     from hetsched.daemon.daemon import Daemon
+    from hetsched.scheduler.view import View
 
 ENDS = ("succeeded", "failed", "cancelled", "expired", "skipped")
 OVER = {"requeued": "requeued", "backoff": "failed", **{end: end for end in ENDS}}
@@ -110,6 +112,7 @@ class Measure:
 def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
     view, store = daemon.view, daemon.store
     gauge, total = metrics.gauge, metrics.total
+    _declare_steering(view, metrics)
     gauge("scheduler_queue_depth", "Tasks that wait, per lane", ("queue_name",), lambda: _one_label(view.lanes()))
     gauge(
         "hetsched_fragmentation_ratio",
@@ -197,6 +200,31 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
         lambda: [((), daemon.turns.inbox.fast_total)],
     )
     total("hetsched_submissions_refused", "Answered 429", (), lambda: [((), daemon.turns.inbox.refused)])
+
+
+def _declare_steering(view: View, metrics: Metrics) -> None:
+    """What feedback sees and turns, and what is lent: nothing where that is off."""
+    for metric, name, said in (
+        (
+            "hetsched_feedback_error_ratio",
+            "error",
+            "Mean (actual - predicted) / predicted run time of the last that ended",
+        ),
+        ("hetsched_feedback_gang_share_ratio", "gang_share", "Part of the cluster that gangs may hold ahead of others"),
+        ("hetsched_feedback_overcommit_ratio", "overcommit", "Part of what overcommit allows that may be lent"),
+        ("hetsched_feedback_sharers", "sharers", "Tasks that share a device before another one is begun"),
+    ):
+        metrics.gauge(metric, said, (), partial(_steered, view, name))
+    metrics.gauge(
+        "hetsched_overcommit_lent_ratio",
+        "Promised beyond what nodes have, over capacity",
+        ("resource",),
+        lambda: _one_label(view.lent()),
+    )
+
+
+def _steered(view: View, name: str) -> Samples:
+    return [((), value[name]) for value in view.feedback().values()]
 
 
 def _one_label(values: dict[str, Any]) -> Samples:

@@ -14,6 +14,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One try. Times in ns since 1970, 0 = not yet. `outcome`: "" while alive, else succeeded, failed, cancelled, preempted, lost …
     Frozen: copies of the books share it.
 
+    `predicted_ms`: how long it would run, as was thought when it was placed; 0 = nobody knew, or nobody wants to know (no feedback).
     `node` and `devices` are names, kept because the node may be gone when somebody asks.
     """
 
@@ -27,6 +28,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""
     reason: str = ""
     exit_code: int | None = None
+    predicted_ms: int = 0
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from hetsched import _core
 from hetsched._core import NONE, Core
 from hetsched.config import Config
 from hetsched.model import Qos, Task
+from hetsched.policy.feedback import NEUTRAL, Controller
 from hetsched.policy.presets import is_blended
 from hetsched.policy.profiles import Profiles
 from hetsched.scheduler import words
@@ -28,7 +29,7 @@ from hetsched.scheduler.lifecycle import STATE_OF_CODE
 from hetsched.scheduler.queues import Queues
 from hetsched.scheduler.reasons import EVICTIONS, Reason
 from hetsched.scheduler.templates import Template, Templates, decode_body
-from hetsched.scheduler.uses import Uses
+from hetsched.scheduler.uses import Uses, beyond
 
 QOS_OF_LEVEL = tuple(sorted(Qos, key=lambda qos: qos.level))
 OUTCOME = {
@@ -56,6 +57,7 @@ class Books:
         self.gangs = Gangs(core, self.cluster)
         self.attempts = Attempts()
         self.uses = Uses()
+        self.feedback = Controller(config.feedback) if config.feedback.enabled else None
         self.backoff_until_ns: dict[int, int] = {}
         self.keys: OrderedDict[str, words.KeyRemembered] = OrderedDict()
         self.audit: deque[words.Audited] = deque(maxlen=config.limits.audit_kept)
@@ -181,6 +183,15 @@ class Books:
         for task, cpu_milli, memory_bytes, utilization_milli in word.uses:
             self.uses.measured(task, cpu_milli, memory_bytes, utilization_milli, word.at_ns)
             self.core.set_use(task, cpu_milli, memory_bytes)
+        if word.settings is not None and self.feedback is not None:
+            self.feedback.set(word.settings)
+            self.steer()
+
+    def steer(self) -> None:
+        """Tell the core what is in effect: by configuration, and as the controller has turned it."""
+        settings = NEUTRAL if self.feedback is None else self.feedback.settings
+        self.core.set_steering(settings.gang_share_milli, settings.sharers)
+        self.core.set_overcommit(*(milli * settings.overcommit_milli // 1000 for milli in beyond(self.config)))
 
     def _apply_counted(self, word: words.Counted) -> None:
         self.event_seq, self.id_seq = word.event_seq, word.id_seq
@@ -216,14 +227,24 @@ class Books:
             lane=self.lane(self.core.task(task).qos),
             placed_ns=self.now_ns,
         )
+        if self.feedback is not None:
+            attempt = msgspec.structs.replace(attempt, predicted_ms=self._predicted_ms(task, attempt))
         self.attempts.placed(task, attempt)
+
+    def _predicted_ms(self, task: int, attempt: Attempt) -> int:
+        found = self.profiles.predict(self.body(task), self.model_of(attempt))
+        return 0 if found is None else round(found.p50_s * 1000)
 
     def _learn(self, task: int, body: Task) -> None:
         """How long the attempt that is about to be over ran. One that went on from a checkpoint ran for a part only."""
         attempt = self.attempts.live.get(task)
         if attempt is None or not attempt.started_ns or (body.checkpoint is not None and attempt.number > 1):
             return
-        self.profiles.learn(body, self.model_of(attempt), (self.now_ns - attempt.started_ns) // 1_000_000)
+        model, run_ms = self.model_of(attempt), (self.now_ns - attempt.started_ns) // 1_000_000
+        if self.feedback is not None and attempt.predicted_ms:
+            use = self.uses.by_task.get(task)
+            self.feedback.observe(attempt.predicted_ms, run_ms, -1 if use is None else use.mean_milli(self.now_ns))
+        self.profiles.learn(body, model, run_ms)
 
     def _record_over(self, fact: tuple[Any, ...]) -> None:
         task, reason = fact[1], Reason(fact[-1])

@@ -1,7 +1,7 @@
 """What nodes measure of attempts: written down, lent on, and given back in the same turn when the owner needs it again.
 
 Agents tell what has changed enough to matter (agent/use.py), so what is heard is written down as it is; where nothing depends on it
-(no overcommit), nothing is.
+(neither overcommit nor feedback), nothing is.
 """
 
 from __future__ import annotations
@@ -11,17 +11,14 @@ from hetsched.config import Config
 from hetsched.scheduler import words
 from hetsched.scheduler.lifecycle import LIVE_CODES
 from hetsched.scheduler.messages import AttemptUse, UseReported
+from hetsched.scheduler.rendering import settings_json
+from hetsched.scheduler.uses import is_lending
 from hetsched.scheduler.world import World
 
 
-def beyond(config: Config) -> tuple[int, int]:
-    """What a node may promise beyond its own cpu and memory, in thousandths."""
-    return round((config.overcommit.cpu - 1) * 1000), round((config.overcommit.memory - 1) * 1000)
-
-
-def is_lending(config: Config) -> bool:
-    """Whether anything is ever promised twice."""
-    return any(beyond(config))
+def is_measuring(config: Config) -> bool:
+    """Whether anything depends on what is measured."""
+    return is_lending(config) or config.feedback.enabled
 
 
 class Measuring:
@@ -29,7 +26,7 @@ class Measuring:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._listens = is_lending(world.config)
+        self._listens = is_measuring(world.config)
 
     def on_use_reported(self, asked: UseReported) -> None:
         """All of the report counts at once; whose use rose most is the owner that those who have to go are told of."""
@@ -49,6 +46,17 @@ class Measuring:
         owner = max(rises, key=lambda task: (rises[task], -task))
         if rises[owner] > 0:
             self.world.core.give_back(node.slot, owner)
+        self.world.capacity_changed = True
+
+    def steer(self) -> None:
+        """What has ended says that something should be turned: written down, and in effect for this turn's decisions."""
+        feedback = self.world.books.feedback
+        settings = None if feedback is None or not self.world.books.learns else feedback.advice()
+        if feedback is None or settings is None:
+            return
+        error_milli = feedback.error_milli
+        self.world.books.say(words.Measured(self.world.now_ns, settings=settings))
+        self.world.emit("steered", error=error_milli / 1000, **settings_json(settings))
         self.world.capacity_changed = True
 
     def _live(self, node: str, use: AttemptUse) -> int:

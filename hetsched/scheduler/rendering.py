@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from hetsched.policy.feedback import Settings
 from hetsched.scheduler.attempts import Attempt
 from hetsched.scheduler.uses import Use
 
@@ -33,6 +34,15 @@ def attempt_json(attempt: Attempt) -> dict[str, Any]:
         "outcome": attempt.outcome or None,
         "reason": attempt.reason or None,
         "exit_code": attempt.exit_code,
+    }
+
+
+def settings_json(settings: Settings) -> dict[str, Any]:
+    """What the feedback controller has turned: parts as ratios."""
+    return {
+        "gang_share": settings.gang_share_milli / 1000,
+        "overcommit": settings.overcommit_milli / 1000,
+        "sharers": settings.sharers,
     }
 
 

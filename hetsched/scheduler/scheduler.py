@@ -23,7 +23,7 @@ from hetsched.scheduler.bundles import Bundles
 from hetsched.scheduler.clients import Clients
 from hetsched.scheduler.due import Due
 from hetsched.scheduler.follow import Follow
-from hetsched.scheduler.measuring import Measuring, beyond
+from hetsched.scheduler.measuring import Measuring
 from hetsched.scheduler.messages import Events, Input, Turn
 from hetsched.scheduler.nodes import Nodes
 from hetsched.scheduler.ranking import Ranking
@@ -80,6 +80,7 @@ class Scheduler:
         self._due = Due(self.world)
         self._submissions = Submissions(self.world)
         self._bundles = Bundles(self.world, self._submissions)
+        self._measuring = Measuring(self.world)
         self._handlers = self._table()
         self._immediate = sum(1 << level for level in self.books.immediate)
         self._batch = 0b1111 & ~self._immediate
@@ -87,7 +88,7 @@ class Scheduler:
         self.core.set_order(_core.ORDER_WEIGHTED if config.order == "weighted" else _core.ORDER_DRF)
         self.core.set_policy(PRESETS[config.policy.preset])
         self.core.set_strand_limit(config.policy.strand_limit)
-        self.core.set_overcommit(*beyond(config))
+        self.books.steer()
         self.core.set_repair(round(config.gang.repair * 1e9))
         self.core.set_consolidate(MOVES[config.preemption.consolidate])
         self.core.set_preemption_delay(round(config.preemption.delay * 1e9))
@@ -110,7 +111,7 @@ class Scheduler:
             messages.AttemptStarted: nodes.on_attempt_started,
             messages.AttemptEnded: nodes.on_attempt_ended,
             messages.DeviceHealth: nodes.on_device_health,
-            messages.UseReported: Measuring(self.world).on_use_reported,
+            messages.UseReported: self._measuring.on_use_reported,
         }
 
     # -- the turn
@@ -123,6 +124,7 @@ class Scheduler:
             self._drain()
         self._due.fire()
         self._drain()
+        self._measuring.steer()
         self._decide()
         self._submissions.answer()
         self._bundles.answer()

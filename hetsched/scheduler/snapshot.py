@@ -15,6 +15,7 @@ from hetsched import _core
 from hetsched._core import Core, split_facts
 from hetsched.config import Config
 from hetsched.model import QueueSpec
+from hetsched.policy.feedback import SavedFeedback
 from hetsched.policy.profiles import Profile
 from hetsched.scheduler import outcomes, words
 from hetsched.scheduler.attempts import SavedAttempts
@@ -53,6 +54,7 @@ class Saved(msgspec.Struct, frozen=True, array_like=True):
     id_seq: int
     profiles: list[Profile] = []
     uses: list[tuple[int, Use]] = []
+    feedback: SavedFeedback | None = None
 
 
 class Whole(msgspec.Struct, frozen=True, array_like=True):
@@ -87,6 +89,7 @@ def words_of(books: Books, *, past: bool = True) -> Saved:
         id_seq=books.id_seq,
         profiles=books.profiles.save(),
         uses=books.uses.save(),
+        feedback=None if books.feedback is None else books.feedback.save(),
     )
 
 
@@ -121,6 +124,8 @@ def unfold(config: Config, core: Core, saved: Saved) -> Books:
     books.ended.extend(saved.ended)
     books.profiles.load(saved.profiles)
     books.uses.load(saved.uses)
+    if books.feedback is not None and saved.feedback is not None:
+        books.feedback.load(saved.feedback)
     books.event_seq, books.id_seq = saved.event_seq, saved.id_seq
     return books
 

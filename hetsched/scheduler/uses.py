@@ -4,6 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
+from hetsched.config import Config
+
+
+def beyond(config: Config) -> tuple[int, int]:
+    """What a node may promise beyond its own cpu and memory, in thousandths."""
+    return round((config.overcommit.cpu - 1) * 1000), round((config.overcommit.memory - 1) * 1000)
+
+
+def is_lending(config: Config) -> bool:
+    """Whether anything is ever promised twice."""
+    return any(beyond(config))
+
 
 class Use(msgspec.Struct, frozen=True, array_like=True):
     """-1 = not measured. `busy`: utilisation x time from the first measurement up to `since_ns`, milli x ns."""

@@ -8,8 +8,8 @@ from hetsched import _core
 from hetsched.errors import NotFound
 from hetsched.scheduler.cluster import Node
 from hetsched.scheduler.lifecycle import LIVE_CODES, STATE_OF_CODE, states_mask
-from hetsched.scheduler.measuring import is_lending
-from hetsched.scheduler.rendering import amounts_json
+from hetsched.scheduler.rendering import amounts_json, settings_json
+from hetsched.scheduler.uses import is_lending
 from hetsched.scheduler.world import World
 
 
@@ -62,6 +62,14 @@ class ClusterView:
         names = ("best_effort", "idle", "lendable", "lent")
         (cpu, memory) = (dict(zip(names, amounts, strict=True)) for amounts in self.core.lent(node.slot))
         return {"overcommit": {"cpu": {name: milli / 1000 for name, milli in cpu.items()}, "memory": memory}}
+
+    def lent(self) -> dict[str, float]:
+        """What nodes promise beyond their own, over what they all have; nothing where nothing is ever lent."""
+        if not is_lending(self.world.config):
+            return {}
+        beyond = [[amounts[3] for amounts in self.core.lent(slot)] for slot in self.books.cluster.by_slot]
+        capacity = [max(1, amount) for amount, _ in self.core.totals()[:2]]
+        return {name: sum(one[at] for one in beyond) / capacity[at] for at, name in enumerate(("cpu", "memory"))}
 
     def devices(self) -> list[dict[str, Any]]:
         """All devices of all nodes."""
@@ -142,7 +150,16 @@ class ClusterView:
             "tasks": {str(state): counts[code] for code, state in STATE_OF_CODE.items()},
             "epoch": self.world.epoch,
             "policy": self.world.config.policy.preset,
+            **self.feedback(),
         }
+
+    def feedback(self) -> dict[str, Any]:
+        """What the controller sees and has turned; nothing where it is off."""
+        feedback = self.books.feedback
+        if feedback is None:
+            return {}
+        error = feedback.error_milli / 1000
+        return {"feedback": {"error": error, "judged": feedback.judged, **settings_json(feedback.settings)}}
 
     def lanes(self) -> dict[str, int]:
         """Waiting tasks per lane."""

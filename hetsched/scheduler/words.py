@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from hetsched.model import NodeSpec, QueueSpec
+from hetsched.policy.feedback import Settings
 from hetsched.policy.profiles import Profile
 
 KIND = 1  # the core's `kind` argument; one kind of payload so far
@@ -141,10 +142,12 @@ class ProfilesImported(Word, frozen=True, array_like=True, tag=13):
 
 
 class Measured(Word, frozen=True, array_like=True, tag=14):
-    """What live attempts use: (task, cpu in millicores, bytes, utilisation of its devices in thousandths); -1 = not measured."""
+    """What live attempts use: (task, cpu in millicores, bytes, utilisation of its devices in thousandths); -1 = not measured.
+    `settings`: what the feedback controller turned because of what has ended."""
 
     at_ns: int
     uses: tuple[tuple[int, int, int, int], ...] = ()
+    settings: Settings | None = None
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):

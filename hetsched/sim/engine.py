@@ -15,7 +15,7 @@ import msgspec
 from hetsched.errors import Problem
 from hetsched.model import Rejection, Submission, Task
 from hetsched.scheduler import Scheduler
-from hetsched.scheduler.measuring import is_lending
+from hetsched.scheduler.measuring import is_measuring
 from hetsched.scheduler.messages import (
     Cancel,
     DeviceHealth,
@@ -73,7 +73,7 @@ class Engine:
             round(scenario.config.agent.lease * NS),
             self._tasks.__getitem__,
             scenario.speeds,
-            measures=is_lending(scenario.config),
+            measures=is_measuring(scenario.config),
         )
         self._verbs = self._table()
         self._to_drop: dict[str, None] = {}

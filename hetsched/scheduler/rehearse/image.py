@@ -104,7 +104,7 @@ def _apart(words: snapshot.Saved) -> snapshot.Saved:
     return snapshot.Saved(**fields)
 
 
-SHARED = ("queues", "attempts", "backoff_until_ns", "keys", "audit", "ended", "uses")
+SHARED = ("queues", "attempts", "backoff_until_ns", "keys", "audit", "ended", "uses", "feedback")
 """Made anew for the image by the books, of frozen things only."""
 
 QUICK = ("cluster", "templates", "gangs", "profiles")
