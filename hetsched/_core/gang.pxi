@@ -256,17 +256,19 @@ cdef int gather_head(Tables* t, uint32_t task, Head* head) except -1 nogil:
     return gather(t, gang, &head.members)
 
 
-cdef bint is_mixed(Tables* t, Slots* members) noexcept nogil:
-    cdef uint32_t at
-    for at in range(1, members.size):
-        if t.tasks[members.at[at]].shape != t.tasks[members.at[0]].shape:
+cdef bint is_picky(Tables* t, Slots* members) noexcept nogil:
+    """Where one of them goes, or on which devices, may leave no room for another: unlike members, or parts of devices."""
+    cdef uint32_t at, shape
+    for at in range(members.size):
+        shape = t.tasks[members.at[at]].shape
+        if shape != t.tasks[members.at[0]].shape or t.shapes[shape].device_milli % 1000 != 0:
             return True
     return False
 
 
 cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
     """The gang that this task stands for, or the task alone if the gang has begun. Returns placements; 0: parked. Where the best place of
-    one member leaves none for another that is unlike it, the first fit may do."""
+    one member leaves none for another, the first and tightest fit may do."""
     cdef GangRecord* gang = &t.gangs[t.tasks[task].gang]
     cdef Head head
     cdef uint32_t at
@@ -275,7 +277,7 @@ cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
     if head.column >= 0 and head.value < 0:
         fits = choose_domain(t, &head.members, head.column, head.needed, &head.value) != 0
     fits = fits and fitting_members(t, &head.members, head.column, head.value) >= head.needed
-    if not fits and is_mixed(t, &head.members):
+    if not fits and is_picky(t, &head.members):
         fits = can_sit(t, &head)
     if fits and gang.wish >= 0 and gathered_members(t, &head.members, gang.wish, count_members(t, gang).node) < head.needed:
         if fitting_members(t, &head.members, head.column, head.value) < head.needed:

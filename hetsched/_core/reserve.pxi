@@ -68,6 +68,17 @@ cdef void lift_ends(Tables* t, uint32_t* lifted, uint32_t wanted) noexcept nogil
 
 # ---------------------------------------------------------------- seats
 
+cdef inline int fit_tight(Tables* t, uint32_t node, ShapeRecord* shape, uint32_t* pieces, int* worst) noexcept nogil:
+    """Parts go where least is left, whatever the preset likes: so that as many find room as can."""
+    cdef uint8_t policy = t.policy
+    cdef int count
+    if shape.ask_count > 0:
+        t.policy = POLICY_PACK_
+    count = fit(t, node, shape, pieces, worst)
+    t.policy = policy
+    return count
+
+
 cdef uint32_t seat_members(Tables* t, Head* head, int64_t value) except? 0xFFFFFFFF nogil:
     """How many of those needed fit now, each on the first node that takes it. Holds nothing afterwards; `trial` says where."""
     cdef uint32_t at, member, node = 0, last = NONE_, failed = NONE_
@@ -89,7 +100,7 @@ cdef uint32_t seat_members(Tables* t, Head* head, int64_t value) except? 0xFFFFF
         if within_limits(t, t.tasks[member].queue, shape):
             while node < t.nodes_used:
                 if in_domain(t, node, head.column, value):
-                    count = fit(t, node, shape, entry.pieces, &worst)
+                    count = fit_tight(t, node, shape, entry.pieces, &worst)
                     if count >= 0:
                         break
                 node += 1

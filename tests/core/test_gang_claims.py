@@ -254,3 +254,18 @@ def test_how_many_of_a_gang_would_fit_now_and_ever() -> None:
     world.do("open_node", 0, True)
     assert world.core.digest() == digest
     world.core.check()
+
+
+def test_parts_are_seated_tightly_whatever_the_preset_likes() -> None:
+    """By its prices a half begins a whole device rather than fill one up; then none is left for the second member. Nobody goes for that."""
+    world = World(policy=_core.POLICY_PRICE)
+    world.do("set_prices", 0, [0] + [500] * 1000, [], 0, 0)
+    world.node(gpus=4)
+    halves = world.tasks(["h0", "h1"], world.shape(parts=1, part=500), **SOFT)
+    world.place()
+    world.run(*halves)
+    assert world.devices(halves[0]) != world.devices(halves[1])
+    _, members = gang_of(world, 2, 2, world.shape(gpus=1, parts=1, part=500), qos=CRITICAL)
+    world.place()
+    assert victims(world) == []
+    assert placed(world, members) == 2
