@@ -4,7 +4,7 @@
 # (with any one unit put back they do not all find a seat), at most blast_radius x what they ask for together, least urgent victims first,
 # then least lost work, then a move (consolidate), then fewest; within one domain if they must share it. Each seat is a claim of its own, some without victims; none becomes a
 # placement before all can (redeem), and with one of them all are given up (do_unclaimed). A gang that is partly there asks nobody to go.
-# Not yet: taking back what is guaranteed, or cores and memory that are lent.
+# Nobody is stopped for the limit of its queue: there it waits. Not yet: taking back what is guaranteed, or cores and memory that are lent.
 #
 # How: seat by seat on the cheapest node, with the victims so far lifted and the seats so far held; equal members share one price list, so a
 # node is searched once, and again when it changed. Then the units are put back one by one, dearest first, wherever the first-fit of
@@ -282,6 +282,18 @@ cdef int can_sit_later(Tables* t, Head* head, Slots* leaving) except -1 nogil:
     return found
 
 
+cdef bint is_admitted(Tables* t, Head* head) noexcept nogil:
+    """All members that it needs are within the limits of their queues as things are: nobody is stopped for a limit."""
+    cdef uint32_t at, held = 0
+    while held < head.needed and held < head.members.size and within_limits(
+            t, t.tasks[head.members.at[held]].queue, &t.shapes[t.tasks[head.members.at[held]].shape]):
+        hold_queue(t, t.tasks[head.members.at[held]].queue, &t.shapes[t.tasks[head.members.at[held]].shape], 1)
+        held += 1
+    for at in range(held):
+        hold_queue(t, t.tasks[head.members.at[at]].queue, &t.shapes[t.tasks[head.members.at[at]].shape], -1)
+    return held == head.needed
+
+
 cdef int claim_gang(Tables* t, uint32_t task, uint8_t code) except -1 nogil:
     """The gang that this parked task stands for claims the cheapest proof. Returns 0 if there is none, or if some of it is there, else 1."""
     cdef GangRecord* gang = &t.gangs[t.tasks[task].gang]
@@ -305,7 +317,7 @@ cdef int claim_gang(Tables* t, uint32_t task, uint8_t code) except -1 nogil:
     t.owner = NONE_
     t.taking = TAKING_NONE
     t.plan.seats_size = 0
-    if not can_sit_later(t, &head, &leaving):
+    if is_admitted(t, &head) and not can_sit_later(t, &head, &leaving):
         plan_gang(t, &head, qos, &leaving)
     drop_slots(&leaving)
     drop_slots(&head.members)
