@@ -47,7 +47,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Blend:
-    """Ranks shapes under one configuration. `shown`: by (task type, size), what each model has shown."""
+    """Ranks shapes under one configuration. `shown`: by (task type, size), what each model has shown. `scarce`: by model, see `scarcity`."""
 
     def __init__(
         self, config: Policy, scorers: Scorers, shown: Callable[[str, str], Mapping[str, Shown]] = lambda *_: {}
@@ -57,6 +57,7 @@ class Blend:
         self._shown = shown
         self._same: dict[tuple[object, ...], Told] = {}
         self._answers: dict[ShapeWords, dict[str, Vector]] = {}
+        self.scarce: Mapping[str, float] = {}
 
     def begin(self) -> None:
         """Nodes and what is learned may have changed since; from here on until the next time they do not."""
@@ -117,7 +118,7 @@ class Blend:
             if weights.get(name)
         }
         if weights.get("learned"):
-            out["learned"] = terms.learned(shape, fleet, self._shown(shape.task_type, shape.size))
+            out["learned"] = terms.learned(shape, fleet, self._shown(shape.task_type, shape.size), self.scarce)
         return out
 
     def _asked(self, shape: ShapeWords, fleet: Fleet, weights: Mapping[str, float]) -> dict[str, Vector]:

@@ -38,7 +38,8 @@ TERMS: dict[str, Term] = {
     ),
     "locality": Term("the part of the task's data that the node holds", "architecture document, local_volumes"),
     "learned": Term(
-        "speed of the node's device model for this type of task, learned from ended attempts; the cost model's, or 0.8, while unknown",
+        "speed of the node's device model for this type of task over how scarce the model is, learned from ended attempts; the cost model's, "
+        "or 0.8, while unknown",
         "scheduling document, calculate_priority: historical_performance",
     ),
     "preset": Term("the preset's own score, where other terms are laid over it", "policy.preset"),
@@ -74,6 +75,12 @@ TYPE_WEIGHTS: dict[str, dict[str, dict[str, float]]] = {
 def is_blended(policy: Policy) -> bool:
     """Whether any task can be ranked by told terms under this configuration, or the preset is the core's own for all."""
     return policy.preset in BLENDED or bool(policy.weights or policy.types or policy.scorers)
+
+
+def is_learning(policy: Policy) -> bool:
+    """Whether any task is ranked by what was learned."""
+    layers = (WEIGHTS.get(policy.preset, OWN), policy.weights, *policy.types.values())
+    return any(layer.get("learned", 0) > 0 for layer in layers)
 
 
 def weights_of(

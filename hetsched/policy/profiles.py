@@ -7,7 +7,7 @@ Bounded: `RUNS_KEPT` run times a profile, `limit` profiles, the one longest with
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -94,18 +94,21 @@ class Prediction(msgspec.Struct, frozen=True):
 
 
 class Profiles:
-    """All profiles, least recently learned first. `changed`: (type, size) that learned something since somebody emptied it."""
+    """All profiles, least recently learned first. `changed`: (type, size) that learned something since somebody emptied it. `learned`: run
+    times behind all of them."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.by_key: dict[Key, Profile] = {}
         self.changed: set[Class] = set()
+        self.learned = 0
         self._by_class: dict[Class, dict[str, Profile]] = {}
 
     def learn(self, task: Task, model: str, run_ms: int) -> None:
         """An attempt of the task succeeded on a device of this model ("" = on cores) after so long."""
         key = (task_type(task), model, size_class(task.resources))
         profile = self.by_key.get(key) or Profile(*key, times_ms=[])
+        self._drop(key)
         profile.learn(max(1, run_ms), None if task.estimate is None else max(1, round(task.estimate * 1000)))
         self.put(profile)
 
@@ -113,6 +116,7 @@ class Profiles:
         """It is the newest, and the one of its key."""
         self._drop(profile.key)
         self.by_key[profile.key] = profile
+        self.learned += profile.runs
         self._by_class.setdefault(profile.of_class, {})[profile.model] = profile
         self.changed.add(profile.of_class)
         while len(self.by_key) > self.limit:
@@ -122,6 +126,7 @@ class Profiles:
         old = self.by_key.pop(key, None)
         if old is None:
             return
+        self.learned -= old.runs
         models = self._by_class[old.of_class]
         del models[old.model]
         if not models:
@@ -158,6 +163,10 @@ class Profiles:
         """What each model has shown for a type and size, from the first run on."""
         models = self._by_class.get((key_type, size), {})
         return {model: Shown(len(p.times_ms), p.quantile_ms(500)) for model, p in models.items() if p.times_ms}
+
+    def classes(self) -> Iterable[tuple[Class, Mapping[str, Profile]]]:
+        """By type and size, the profiles of each model."""
+        return self._by_class.items()
 
     def of(self, key_type: str | None = None) -> Iterator[Profile]:
         """All, or those of a type."""

@@ -3,19 +3,21 @@
 Run times are known of some models only, and of those by a few runs at first. So a model's time is a weighted mean (of logarithms, for
 speeds are ratios) of the median it has shown, weighing its runs, and of what the cost model expects, weighing `PRIOR_RUNS`: the time of
 the known models, scaled by figures of the catalogue. The first runs go where the figures are best, every run corrects them, and after a
-handful the figures say little. What ran little is taken for faster than it looks, or it would never be tried. A model without figures
-counts as 0.8 of the fastest, the sources' default for unknown history.
+handful the figures say little. What ran little is taken for faster than it looks, or it would never be tried; what is being tried now
+counts nearly as known, or many would try at once what turns out slow only when the first of them ends. A model without figures counts as
+0.8 of the fastest, the sources' default for unknown history.
 
 *Why* (2026-11-29): with flat 0.8 for all unknown models and Gavel's measured throughputs as truth, a type that had only run on the first
 device that was free stayed there: 22 % of an oracle's throughput on a cluster with idle devices. With the cost model and no curiosity it
 was 81 % there for ever, for what a V100 is bad at was never tried elsewhere; with both 97 to 99 % after 400 runs
-(tests/policy/test_heterogeneity.py).
+(loadtest/bench_heterogeneity.py). (2026-11-30): blind to what was being tried, it reached 77 % instead of 92 % where models are scarce.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -28,37 +30,61 @@ UNKNOWN_SPEED = 0.8
 PRIOR_RUNS = 0.5
 """Runs that the cost model's opinion is worth."""
 
-
 CURIOSITY = math.log(4)
 """How much faster (as a logarithm) than expected a model may be that never ran the type; halved by its first run, a ninth after eight. Figures
 err by as much: Gavel's measured P100 does twice, and on small models four times, what its figures say beside a V100."""
 
+TRYING_RUNS = 8
+"""Runs that an attempt which is alive counts for in this, until it is over: one at a time satisfies it."""
+
 
 class Shown(msgspec.Struct, frozen=True):
-    """What a model has shown for a type and size: how many runs are kept, and their median."""
+    """What a model has shown for a type and size: how many runs are kept, and their median. `trying`: attempts that are alive there."""
 
     runs: int
     median_ms: int
+    trying: int = 0
 
 
-def speeds(shown: Mapping[str, Shown], devices: Iterable[DeviceSpec], *, is_tensor: bool = False) -> dict[str, float]:
-    """Relative speed by model of the devices, 1 = the fastest; "" for devices that name none."""
+NOTHING = Shown(0, 0)
+
+
+def speeds(
+    shown: Mapping[str, Shown],
+    devices: Iterable[DeviceSpec],
+    *,
+    is_tensor: bool = False,
+    scarce: Mapping[str, float] = MappingProxyType({}),
+) -> dict[str, float]:
+    """Relative speed by model of the devices, each over how scarce the model is (1 where it is not said; see `scarcity`); 1 = the best.
+    "" for devices that name none."""
+    costs = {
+        model: time * scarce.get(model, 1.0) for model, time in run_times(shown, devices, is_tensor=is_tensor).items()
+    }
+    least = min(costs.values(), default=1.0)
+    return {model: least / cost for model, cost in costs.items()}
+
+
+def run_times(
+    shown: Mapping[str, Shown], devices: Iterable[DeviceSpec], *, is_tensor: bool = False, curiosity: float = CURIOSITY
+) -> dict[str, float]:
+    """Milliseconds by model, if any of them has shown some; else relative ones, 1 = of the fastest."""
     prior = expected(devices, is_tensor=is_tensor)
-    known = {model: one for model, one in shown.items() if model in prior}
+    known = {model: one for model, one in shown.items() if model in prior and one.runs}
     if not known:
-        return prior
+        return {model: 1 / speed for model, speed in prior.items()}
     runs = sum(one.runs for one in known.values())
     unit = sum(one.runs * math.log(one.median_ms * prior[model]) for model, one in known.items()) / runs
-    logs = {model: _log_time(known.get(model), unit - math.log(prior[model])) for model in prior}
-    fastest = min(logs.values())
-    return {model: math.exp(fastest - log) for model, log in logs.items()}
+    return {
+        model: math.exp(_log_time(shown.get(model, NOTHING), unit - math.log(prior[model]), curiosity))
+        for model in prior
+    }
 
 
-def _log_time(shown: Shown | None, expected_log: float) -> float:
-    if shown is None:
-        return expected_log - CURIOSITY
-    seen_log = (shown.runs * math.log(shown.median_ms) + PRIOR_RUNS * expected_log) / (shown.runs + PRIOR_RUNS)
-    return seen_log - CURIOSITY / (1 + shown.runs)
+def _log_time(shown: Shown, expected_log: float, curiosity: float) -> float:
+    seen_log = shown.runs * math.log(max(1, shown.median_ms))
+    known_log = (seen_log + PRIOR_RUNS * expected_log) / (shown.runs + PRIOR_RUNS)
+    return known_log - curiosity / (1 + shown.runs + TRYING_RUNS * shown.trying)
 
 
 def expected(devices: Iterable[DeviceSpec], *, is_tensor: bool = False) -> dict[str, float]:

@@ -7,6 +7,7 @@ says that it is better); where nobody's is known the term is 0.5 for all, so tha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -89,13 +90,15 @@ def priority(shape: ShapeWords, fleet: Fleet, locality_factor: float) -> Vector:
     return np.full(fleet.size, NEUTRAL)
 
 
-def learned(shape: ShapeWords, fleet: Fleet, shown: Mapping[str, Shown]) -> Vector:
-    """Speed of the node's device models for this type of task (see speeds), mean over the devices that it may get; without devices asked
-    the same for all: cores are not told apart by model."""
+def learned(
+    shape: ShapeWords, fleet: Fleet, shown: Mapping[str, Shown], scarce: Mapping[str, float] = MappingProxyType({})
+) -> Vector:
+    """Speed of the node's device models for this type of task, each over how scarce the model is (see speeds), mean over the devices that
+    it may get; without devices asked the same for all: cores are not told apart by model."""
     if not shape.asks:
         return np.full(fleet.size, UNKNOWN_SPEED)
     is_tensor = (shape.pattern or pattern_of(shape.asks)) == "tensor-op"
-    by_model = speeds(shown, fleet.different_devices(shape.asks), is_tensor=is_tensor)
+    by_model = speeds(shown, fleet.different_devices(shape.asks), is_tensor=is_tensor, scarce=scarce)
 
     def speed(devices: Devices) -> float | None:
         known = [by_model[device.model or ""] for device in right(devices, shape.asks)]

@@ -29,6 +29,7 @@ from hetsched.scheduler.lifecycle import STATE_OF_CODE
 from hetsched.scheduler.queues import Queues
 from hetsched.scheduler.reasons import EVICTIONS, Reason
 from hetsched.scheduler.templates import Template, Templates, decode_body
+from hetsched.scheduler.trying import Trying
 from hetsched.scheduler.uses import Uses, beyond
 
 QOS_OF_LEVEL = tuple(sorted(Qos, key=lambda qos: qos.level))
@@ -58,6 +59,7 @@ class Books:
         self.attempts = Attempts()
         self.uses = Uses()
         self.feedback = Controller(config.feedback) if config.feedback.enabled else None
+        self.trying = Trying(self)
         self.backoff_until_ns: dict[int, int] = {}
         self.keys: OrderedDict[str, words.KeyRemembered] = OrderedDict()
         self.audit: deque[words.Audited] = deque(maxlen=config.limits.audit_kept)
@@ -230,6 +232,7 @@ class Books:
         if self.feedback is not None:
             attempt = msgspec.structs.replace(attempt, predicted_ms=self._predicted_ms(task, attempt))
         self.attempts.placed(task, attempt)
+        self.trying.placed(task, attempt)
 
     def _predicted_ms(self, task: int, attempt: Attempt) -> int:
         found = self.profiles.predict(self.body(task), self.model_of(attempt))
@@ -248,6 +251,7 @@ class Books:
 
     def _record_over(self, fact: tuple[Any, ...]) -> None:
         task, reason = fact[1], Reason(fact[-1])
+        self.trying.over(task)
         if fact[0] == _core.F_ENDED:
             exit_code = None
             if fact[3] == _core.SUCCEEDED:

@@ -8,14 +8,19 @@ them again before it decides anything.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from hetsched._core import Core
 from hetsched.model import NodeSpec
-from hetsched.policy.presets import is_blended
+from hetsched.policy.presets import is_blended, is_learning
 from hetsched.policy.profiles import Class, size_class
 from hetsched.policy.shape import ShapeWords
+from hetsched.policy.speeds import NOTHING, TRYING_RUNS, Shown
 from hetsched.scheduler.books import Books
+from hetsched.scheduler.scarce import Scarce
 from hetsched.scheduler.templates import ShapeKey
 
 if TYPE_CHECKING:
@@ -44,6 +49,8 @@ class Ranking:
         self._stale: set[int] = set()
         self._dropped: set[int] = set()
         self._speeds: dict[Class, dict[str, tuple[int, int]]] = {}
+        self.scarce = Scarce()
+        self._is_learning = is_learning(books.config.policy)
         if self.is_blended:
             self._blend = _new_blend(books, scorers)
             self._scorers = self._blend.scorers
@@ -62,6 +69,7 @@ class Ranking:
             self._nodes_version = self.books.cluster.version
             self._stale.update(range(self._known))
         self._hear_learned()
+        self._price_models()
         if self._scorers.begin():
             self._stale |= self._dropped
             self._dropped.clear()
@@ -70,6 +78,7 @@ class Ranking:
         if not due:
             return
         fleet = self.fleet
+        self._blend.scarce = self.scarce.by_model
         self._blend.begin()
         for shape in due:
             self._tell(core, shape, fleet)
@@ -91,11 +100,21 @@ class Ranking:
             if (key.task_type, size_class(key.resources)) in moved:
                 self._stale.add(shape)
 
+    def _price_models(self) -> None:
+        """If models are scarcer or less scarce than they were, all shapes that ask for devices are stale."""
+        devices = (device for node in self.books.cluster.by_name.values() for device in node.spec.devices)
+        if self._is_learning and self.scarce.turn(self.books, devices):
+            shapes = enumerate(self.books.templates.shapes[: self._known])
+            self._stale.update(shape for shape, key in shapes if key.resources.devices)
+
     def _has_moved(self, key: Class) -> bool:
         """Every one of the first runs counts; later ones where they move the median."""
         speeds = {
-            model: (min(one.runs, FEW_RUNS), round(math.log2(one.median_ms) * MEDIAN_STEPS))
-            for model, one in self.books.profiles.shown(*key).items()
+            model: (
+                min(one.runs + TRYING_RUNS * one.trying, FEW_RUNS),
+                round(math.log2(max(1, one.median_ms)) * MEDIAN_STEPS),
+            )
+            for model, one in _shown(self.books, *key).items()
         }
         if self._speeds.get(key, {}) == speeds:
             return False
@@ -155,4 +174,12 @@ def _new_blend(books: Books, scorers: Scorers | None) -> Blend:
     from hetsched.policy.scorers import Scorers, load_scorers
 
     policy = books.config.policy
-    return Blend(policy, scorers or Scorers(load_scorers(policy.scorers)), books.profiles.shown)
+    return Blend(policy, scorers or Scorers(load_scorers(policy.scorers)), partial(_shown, books))
+
+
+def _shown(books: Books, task_type: str, size: str) -> dict[str, Shown]:
+    """What each model has shown for a type and size, and is about to."""
+    shown = books.profiles.shown(task_type, size)
+    for model, count in books.trying.of((task_type, size)).items():
+        shown[model] = msgspec.structs.replace(shown.get(model, NOTHING), trying=count)
+    return shown

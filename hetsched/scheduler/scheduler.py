@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from hetsched import _core
 from hetsched._core import Core
 from hetsched.config import Config
@@ -27,6 +29,7 @@ from hetsched.scheduler.measuring import Measuring
 from hetsched.scheduler.messages import Events, Input, Turn
 from hetsched.scheduler.nodes import Nodes
 from hetsched.scheduler.ranking import Ranking
+from hetsched.scheduler.scarce import Scarce
 from hetsched.scheduler.submit import Submissions
 from hetsched.scheduler.view import View
 from hetsched.scheduler.window import Window
@@ -53,6 +56,13 @@ PRESETS = {
 
 
 MOVES = {"off": _core.MOVE_NEVER, "lower": _core.MOVE_LOWER, "equal": _core.MOVE_EQUAL}
+
+
+class Derived(msgspec.Struct, frozen=True):
+    """What was worked out from the state at some moment and counts until the next: prices of free capacity, scarcities of device models."""
+
+    priced: Known | None
+    scarce: Scarce
 
 
 class Scheduler:
@@ -198,14 +208,16 @@ class Scheduler:
 
     # -- what a copy is told (rehearse/image.py)
 
-    def derived(self) -> Known | None:
+    def derived(self) -> Derived:
         """What decisions hang on that stands in no fact and no dump: after a restart it is worked out anew, in a copy it must be the same."""
-        return None if self._pricer is None else self._pricer.known()
+        scarce = msgspec.structs.replace(self.world.ranking.scarce)
+        return Derived(None if self._pricer is None else self._pricer.known(), scarce)
 
-    def adopt(self, derived: Known | None) -> None:
+    def adopt(self, derived: Derived) -> None:
         """Decide as the scheduler does from which this was derived."""
-        if self._pricer is not None and derived is not None:
-            self._pricer.adopt(derived)
+        self.world.ranking.scarce = msgspec.structs.replace(derived.scarce)
+        if self._pricer is not None and derived.priced is not None:
+            self._pricer.adopt(derived.priced)
 
     # -- what a restart calls
 

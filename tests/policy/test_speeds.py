@@ -12,7 +12,7 @@ T4, V100, ODD = (DeviceSpec(id="gpu-0", kind="gpu", model=model) for model in ("
 
 def test_before_anything_ran_the_figures_speak_and_without_them_the_sources_default() -> None:
     found = speeds({}, [T4, V100, ODD])
-    assert found == expected([T4, V100, ODD])
+    assert found == pytest.approx(expected([T4, V100, ODD]))
     assert found["V100"] == 1.0 and found["T4"] == pytest.approx((0.6 * 65 / 125 + 0.3 * 320 / 900) / 0.9)
     assert found["no-figures"] == UNKNOWN_SPEED
 
@@ -34,4 +34,4 @@ def test_runs_outweigh_figures_the_more_there_are() -> None:
 
 
 def test_what_ran_on_models_that_are_gone_tells_nothing() -> None:
-    assert speeds({"gone": Shown(9, 1)}, [T4, V100]) == expected([T4, V100])
+    assert speeds({"gone": Shown(9, 1)}, [T4, V100]) == pytest.approx(expected([T4, V100]))

@@ -18,12 +18,11 @@ import msgspec
 
 from hetsched._core import Core
 from hetsched.config import Config
-from hetsched.policy.price import Known
 from hetsched.policy.profiles import Profile
 from hetsched.scheduler import snapshot
 from hetsched.scheduler.cluster import Node
 from hetsched.scheduler.gangs import Gang
-from hetsched.scheduler.scheduler import Scheduler
+from hetsched.scheduler.scheduler import Derived, Scheduler
 
 if TYPE_CHECKING:
     from hetsched.policy.scorers import Scorers
@@ -41,7 +40,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     changes: int
     core: bytes
     words: snapshot.Saved
-    derived: Known | None
+    derived: Derived
 
 
 def take(scheduler: Scheduler, *, apart: bool = True) -> Image:
