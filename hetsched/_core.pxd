@@ -337,10 +337,10 @@ cdef struct Tables:
     uint8_t replaying          # inside apply(): no facts, nothing decided
     uint8_t policy
     uint8_t order              # ORDER_*: which of two tasks of a level goes first
-    uint8_t has_guarantees     # derived: some queue is guaranteed devices
+    uint8_t has_guarantees     # derived: some queue is guaranteed something
     uint32_t owner             # while victims are searched: the preemptor, if it may take back; else NONE. Owner: reclaim
     Slots passing              # likewise: allocations that are claims, or are stopping
-    int64_t lack_before        # likewise: what queues lacked of their guarantees before, milli
+    uint64_t lack_before       # likewise: what queues lacked of their guarantees before, as parts of the capacity
     int64_t blast_radius       # stopped devices per requested device, 0 = no cap
     int64_t over_cpu           # thousandths of a node's cpu that may be lent beyond it, 0 = none
     int64_t over_memory        # likewise of its memory

@@ -1,36 +1,60 @@
 # Guaranteed capacity: who is owed, who borrows, and what may be taken back.
 #
 # Promises: an owed task may stop preemptible tasks of its own level too (never critical ones), if they run in queues above their own
-# guarantee, and only up to its queue's. A guarantee counts for device kinds; of a line of queues the innermost that has one speaks for
-# all below it. What is taken back lowers the sum of what queues lack of their guarantees, strictly, so two queues can never evict each
-# other in turns: the one is within its guarantee afterwards, and nothing is taken from within a guarantee.
+# guarantee, and only up to its queue's. A guarantee may name cpu, memory and kinds of devices; of a line of queues the innermost that has
+# one speaks for all below it. What is taken back lowers the sum of what queues lack of their guarantees, strictly, so queues can never
+# evict each other in turns, nor in a ring: each eviction among equals takes one step down a ladder that ends. (The sum is of parts of the
+# cluster's capacity, for a core and a device have no unit in common.)
+
+cdef enum:
+    LACK_BITS = 30             # parts of the capacity are counted in 2^-30
+
 
 cdef uint32_t promise_of(Tables* t, uint32_t queue) noexcept nogil:
-    """The innermost queue of the line that is guaranteed devices, or NONE."""
+    """The innermost queue of the line that is guaranteed something, or NONE."""
     cdef int resource
     while queue != NONE_:
-        for resource in range(2, RESOURCES):
+        for resource in range(RESOURCES):
             if t.queues[queue].guaranteed[resource] > 0:
                 return queue
         queue = t.queues[queue].parent
     return NONE_
 
 
+cdef int64_t asked_of(ShapeRecord* shape, int resource) noexcept nogil:
+    """What a task of the shape takes of a resource: millicores, bytes or thousandths of devices."""
+    cdef AskRecord* ask
+    if resource == 0:
+        return shape.cpu_milli
+    if resource == 1:
+        return shape.memory_bytes
+    ask = ask_of(shape, <uint8_t> (resource - 2))
+    return ask_milli(ask) if ask != NULL else 0
+
+
 cdef bint is_owed(Tables* t, uint32_t task) noexcept nogil:
-    """With this task, too, its queue stays within what it is guaranteed of every kind that the task asks for."""
+    """It asks for something that its queue is guaranteed, and with it, too, the queue stays within what it is guaranteed: of all that the
+    guarantee names, and of every kind of device that the task asks for."""
     cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
-    cdef uint32_t mine
-    cdef int ask, resource
-    if not t.has_guarantees or shape.ask_count == 0:
+    cdef QueueRecord* mine
+    cdef uint32_t promise
+    cdef int resource
+    cdef int64_t asked
+    cdef bint is_named = False
+    if not t.has_guarantees:
         return False
-    mine = promise_of(t, t.tasks[task].queue)
-    if mine == NONE_:
+    promise = promise_of(t, t.tasks[task].queue)
+    if promise == NONE_:
         return False
-    for ask in range(shape.ask_count):
-        resource = 2 + shape.asks[ask].kind
-        if t.queues[mine].used[resource] + ask_milli(&shape.asks[ask]) > t.queues[mine].guaranteed[resource]:
+    mine = &t.queues[promise]
+    for resource in range(RESOURCES):
+        asked = asked_of(shape, resource)
+        if asked == 0 or (resource < 2 and mine.guaranteed[resource] == 0):
+            continue
+        if mine.used[resource] + asked > mine.guaranteed[resource]:
             return False
-    return True
+        is_named = True
+    return is_named
 
 
 cdef bint is_in_line(Tables* t, uint32_t queue, uint32_t above) noexcept nogil:
@@ -39,46 +63,62 @@ cdef bint is_in_line(Tables* t, uint32_t queue, uint32_t above) noexcept nogil:
     return queue == above
 
 
-cdef int64_t held_milli(Tables* t, uint32_t queue, int resource) noexcept nogil:
+cdef int64_t held_of(Tables* t, uint32_t queue, int resource) noexcept nogil:
     """Held by attempts that stay: what a queue claims for later it does not have yet, what is stopping it gives back already."""
     cdef uint32_t at
-    cdef AskRecord* ask
     cdef AllocationRecord* claim
-    cdef int64_t held = t.queues[queue].used[resource]
+    cdef int64_t asked, held = t.queues[queue].used[resource]
     for at in range(t.passing.size):
         claim = &t.allocations[t.passing.at[at]]
-        ask = ask_of(&t.shapes[t.tasks[claim.task].shape], <uint8_t> (resource - 2))
-        if ask != NULL and is_in_line(t, t.tasks[claim.task].queue, queue):
-            held -= ask_milli(ask)
+        asked = asked_of(&t.shapes[t.tasks[claim.task].shape], resource)
+        if asked > 0 and is_in_line(t, t.tasks[claim.task].queue, queue):
+            held -= asked
     return held
 
 
 cdef bint is_borrowed(Tables* t, uint32_t victim, uint32_t owner) noexcept nogil:
-    """The victim's queue is above its guarantee in a kind that both ask for, and it is not the owner's own."""
+    """The victim's queue is above its guarantee in something that both ask for and the owner's queue is guaranteed, and it is not the
+    owner's own."""
     cdef uint32_t theirs = promise_of(t, t.tasks[victim].queue)
+    cdef uint32_t mine = promise_of(t, t.tasks[owner].queue)
     cdef ShapeRecord* shape = &t.shapes[t.tasks[victim].shape]
-    cdef int ask, resource
-    if is_in_line(t, t.tasks[victim].queue, promise_of(t, t.tasks[owner].queue)):
+    cdef ShapeRecord* wanted = &t.shapes[t.tasks[owner].shape]
+    cdef int resource
+    if is_in_line(t, t.tasks[victim].queue, mine):
         return False
     if theirs == NONE_:
         theirs = t.tasks[victim].queue
-    for ask in range(shape.ask_count):
-        resource = 2 + shape.asks[ask].kind
-        if held_milli(t, theirs, resource) > t.queues[theirs].guaranteed[resource] and ask_of(
-                &t.shapes[t.tasks[owner].shape], shape.asks[ask].kind) != NULL:
+    for resource in range(RESOURCES):
+        if t.queues[mine].guaranteed[resource] == 0 or asked_of(shape, resource) == 0 or asked_of(wanted, resource) == 0:
+            continue
+        if held_of(t, theirs, resource) > t.queues[theirs].guaranteed[resource]:
             return True
     return False
 
 
-cdef int64_t total_lack(Tables* t) noexcept nogil:
-    """What all queues lack of their guarantees, milli of devices."""
+cdef uint64_t total_lack(Tables* t, uint32_t owner) noexcept nogil:
+    """What all queues lack of their guarantees, as parts of the cluster's capacity, with the owner in (NONE: as it is)."""
     cdef uint32_t queue
     cdef int resource
-    cdef int64_t lack = 0
+    cdef int64_t lack
+    cdef uint64_t sum = 0
     for queue in range(t.queues_used):
-        for resource in range(2, RESOURCES):
-            lack += max(<int64_t> 0, t.queues[queue].guaranteed[resource] - t.queues[queue].used[resource])
-    return lack
+        for resource in range(RESOURCES):
+            lack = t.queues[queue].guaranteed[resource] - t.queues[queue].used[resource]
+            if t.queues[queue].guaranteed[resource] == 0 or t.capacity[resource] <= 0 or lack <= 0:
+                continue
+            if owner != NONE_ and is_in_line(t, t.tasks[owner].queue, queue):
+                lack -= asked_of(&t.shapes[t.tasks[owner].shape], resource)
+            sum += in_parts(max(<int64_t> 0, lack), t.capacity[resource], resource)
+    return sum
+
+
+cdef inline uint64_t in_parts(int64_t amount, int64_t capacity, int resource) noexcept nogil:
+    """In 2^-LACK_BITS; memory counts in MiB, so that nothing overflows."""
+    if resource == 1:
+        amount >>= 20
+        capacity = max(<int64_t> 1, capacity >> 20)
+    return (<uint64_t> min(amount, <int64_t> 1 << 33) << LACK_BITS) // <uint64_t> capacity
 
 
 cdef int begin_reclaim(Tables* t, uint32_t task) except -1 nogil:
@@ -87,7 +127,7 @@ cdef int begin_reclaim(Tables* t, uint32_t task) except -1 nogil:
     t.owner = task if is_owed(t, task) else NONE_
     if t.owner == NONE_:
         return 0
-    t.lack_before = total_lack(t)
+    t.lack_before = total_lack(t, NONE_)
     t.passing.size = 0
     for slot in range(t.allocations_used):
         if t.allocations[slot].is_live and (t.allocations[slot].is_claim or t.tasks[t.allocations[slot].task].state == STOPPING_):
@@ -106,7 +146,7 @@ cdef bint levels_out(Tables* t) noexcept nogil:
             takes_back = True
     if not takes_back:
         return True
-    return total_lack(t) - t.shapes[t.tasks[t.owner].shape].device_milli < t.lack_before
+    return total_lack(t, t.owner) < t.lack_before
 
 
 cdef inline bint may_take_back(Tables* t, uint32_t victim, int preemptor_qos) noexcept nogil:

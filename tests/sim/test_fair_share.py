@@ -1,0 +1,207 @@
+"""Fair share on the simulator: weights even out, guarantees are lent and taken back, limits hold, and evictions come to an end."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sim.worlds import Run, world
+
+ENDS = ("requeued", "succeeded", "failed", "cancelled", "expired", "backoff")
+
+
+def node(name: str = "n", gpu: int = 0, cpu: int = 256, memory: int = 1024) -> dict[str, Any]:
+    devices = [{"kind": "gpu", "model": "A100", "count": gpu}] if gpu else []
+    return {"name": name, "cpu": cpu, "memory": f"{memory}Gi", "devices": devices}
+
+
+def stream(queue: str, count: int, duration: float = 10, at: float = 0, **resources: Any) -> dict[str, Any]:
+    """Demand that lasts: `count` tasks of a queue at once. Best effort, so that they may be stopped."""
+    body = {"id": f"{queue}.", "queue": queue, "qos": "best_effort", "resources": resources, "duration": duration}
+    return {"at": at, "submit": {"template": {**body, "grace": 0}, "count": count}}
+
+
+def held(run: Run, asked: dict[str, float], begin: float, end: float) -> dict[str, float]:
+    """Mean of what each queue held from `begin` to `end`; `asked`: by task of each queue."""
+    since: dict[str, float] = {}
+    total = dict.fromkeys(asked, 0.0)
+
+    def count(task: str, until: float) -> None:
+        total[task.split(".")[0]] += max(0.0, min(until, end) - max(since.pop(task), begin))
+
+    for event in run.events:
+        if event["event"] == "placed":
+            since[event["task"]] = event["t"]
+        elif event["event"] in ENDS and event.get("task") in since:
+            count(event["task"], event["t"])
+    for task in list(since):
+        count(task, end)
+    return {queue: asked[queue] * seconds / (end - begin) for queue, seconds in total.items()}
+
+
+def evicted(run: Run, since: float = 0) -> int:
+    return sum(event["t"] >= since for event in run.of("preempted"))
+
+
+# ---------------------------------------------------------------------- weights
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize("late", [0, 33])
+def test_two_queues_weighted_two_to_one_end_within_a_device_of_it(
+    tmp_path: Path, sizes: tuple[int, int], late: float
+) -> None:
+    gold, tin = sizes
+    queues = [{"name": "gold", "weight": 2}, {"name": "tin"}]
+    events = stream("tin", 400, gpu=tin), stream("gold", 400, at=late, gpu=gold)
+    run = Run(tmp_path, world(*events, nodes=[node(gpu=12)], queues=queues, until=300))
+    found = held(run, {"gold": gold, "tin": tin}, 100, 300)
+    assert abs(found["gold"] - 8) <= 1 and abs(found["tin"] - 4) <= 1, found
+    assert evicted(run) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_queues_of_any_weights_and_durations_even_out(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    weights = [rng.randint(1, 4) for _ in range(3)]
+    names = [f"q{at}" for at in range(3)]
+    queues = [{"name": name, "weight": weight} for name, weight in zip(names, weights, strict=True)]
+    events = [stream(name, 300, duration=rng.choice([5, 8, 13]), at=rng.choice([0, 20]), gpu=1) for name in names]
+    events.sort(key=lambda event: event["at"])
+    run = Run(tmp_path, world(*events, nodes=[node("a", gpu=8), node("b", gpu=16)], queues=queues, until=220))
+    found = held(run, dict.fromkeys(names, 1), 100, 180)
+    for name, weight in zip(names, weights, strict=True):
+        assert abs(found[name] - 24 * weight / sum(weights)) <= 1, (weights, found)
+
+
+def test_a_branch_shares_with_its_sibling_and_divides_within(tmp_path: Path) -> None:
+    queues = [{"name": "research", "weight": 2}, {"name": "research/vision", "weight": 3}, {"name": "research/text"}]
+    queues.append({"name": "ops"})
+    names = ("research/vision", "research/text", "ops")
+    events = [stream(name, 300, gpu=1) for name in names]
+    run = Run(tmp_path, world(*events, nodes=[node(gpu=12)], queues=queues, until=200))
+    found = held(run, dict.fromkeys(names, 1), 60, 200)
+    assert [round(found[name]) for name in names] == [6, 2, 4], found
+
+
+# ---------------------------------------------------------------------- guarantees, of whatever resource
+
+
+def amount(resource: str, units: int) -> Any:
+    return f"{units}Gi" if resource == "memory" else units
+
+
+def house(resource: str, guaranteed: dict[str, int], limit: dict[str, int] | None = None) -> dict[str, Any]:
+    """Eight of the resource on one node."""
+    queues: list[dict[str, Any]] = [
+        {"name": name, **({"guaranteed": {resource: amount(resource, units)}} if units else {})}
+        for name, units in guaranteed.items()
+    ]
+    for queue in queues:
+        if limit and queue["name"] in limit:
+            queue["limit"] = {resource: amount(resource, limit[queue["name"]])}
+    return {"nodes": [node(**{resource: 8})], "queues": queues, "config": {"batch": {"max_wait": 0.05}}}
+
+
+def ask(resource: str, units: int) -> dict[str, Any]:
+    """So much of it, and a little of what every task needs."""
+    return {"cpu": 0.01, "memory": "1Mi", resource: amount(resource, units)}
+
+
+@pytest.mark.parametrize("resource", ["gpu", "cpu", "memory"])
+def test_what_is_guaranteed_is_lent_and_taken_back_and_not_more(tmp_path: Path, resource: str) -> None:
+    events = (
+        stream("guest", 7, duration=5000, **ask(resource, 1)),
+        stream(
+            "owner", 1, at=100, duration=5000, **ask(resource, 6)
+        ),  # more than it is guaranteed: nobody is stopped for it
+        {"at": 101, "submit": {**stream("owner", 1, **ask(resource, 4))["submit"]["template"], "id": "owner.mine"}},
+    )
+    run = Run(tmp_path, world(*events, until=400, **house(resource, {"owner": 4, "guest": 0})))
+    assert [event["t"] for event in run.of("placed") if event["task"].startswith("guest")][:7] == [0.05] * 7
+    stopped = [event for event in run.of("preempted") if event["t"] < 102]
+    assert len(stopped) == 3 and {event["by"] for event in stopped} == {"owner.mine"}  # one was free
+    assert ("placed", 101.05) in [(name, t) for t, name in run.story("owner.mine")]
+
+
+@pytest.mark.parametrize("resource", ["gpu", "cpu", "memory"])
+def test_nothing_is_taken_from_within_a_guarantee(tmp_path: Path, resource: str) -> None:
+    events = (
+        stream("guest", 8, duration=5000, **ask(resource, 1)),
+        stream("owner", 4, at=100, duration=5000, **ask(resource, 2)),
+    )
+    world_of = house(resource, {"owner": 6, "guest": 5})
+    run = Run(tmp_path, world(*events, until=400, **world_of))
+    found = held(run, {"guest": 1, "owner": 2}, 200, 400)
+    assert found == {"guest": 6, "owner": 2}, (
+        "two of the three that it borrowed: a third would not have let a task of two in"
+    )
+
+
+@pytest.mark.parametrize("resource", ["gpu", "cpu", "memory"])
+def test_a_limit_holds_however_much_is_free(tmp_path: Path, resource: str) -> None:
+    events = (
+        stream("capped", 9, duration=500, **ask(resource, 1)),
+        stream("free", 2, at=10, duration=500, **ask(resource, 2)),
+    )
+    run = Run(tmp_path, world(*events, until=400, **house(resource, {"capped": 0, "free": 0}, limit={"capped": 3})))
+    assert held(run, {"capped": 1, "free": 2}, 20, 400) == {"capped": 3, "free": pytest.approx(4, abs=0.01)}
+    assert evicted(run) == 0
+
+
+def test_a_guarantee_of_cores_stops_nobody_for_want_of_devices(tmp_path: Path) -> None:
+    queues = [{"name": "owner", "guaranteed": {"cpu": 4}}, {"name": "guest"}]
+    events = (
+        stream("guest", 4, duration=5000, gpu=1),
+        stream("owner", 1, at=10, duration=5000, gpu=1, cpu=1),
+    )
+    run = Run(tmp_path, world(*events, nodes=[node(gpu=4, cpu=8)], queues=queues, until=100))
+    assert evicted(run) == 0
+
+
+# ---------------------------------------------------------------------- no ping-pong, ever
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_under_constant_demand_evictions_end(tmp_path: Path, seed: int) -> None:
+    """Random queues, guarantees of cores, memory and devices, tasks of random sizes that never end and arrive late: whoever has what he is
+    owed stays. After the last arrival everything comes to rest."""
+    rng = random.Random(seed)
+    nodes = [node(f"n{at}", gpu=rng.choice([0, 4, 8]), cpu=16, memory=64) for at in range(3)]
+    queues: list[dict[str, Any]] = []
+    for at in range(4):
+        kinds = rng.sample(["gpu", "cpu", "memory"], rng.randint(0, 3))
+        guaranteed = {kind: amount(kind, rng.choice([2, 4, 8, 12])) for kind in kinds}
+        queues.append({"name": f"q{at}", "weight": rng.randint(1, 3), **({"guaranteed": guaranteed} if kinds else {})})
+    queues.append({"name": "q0/below", "weight": 2})
+    events = []
+    for at in range(12):
+        resources = {
+            "cpu": rng.choice([0.5, 1, 2, 5]),
+            "memory": f"{rng.choice([1, 4, 9])}Gi",
+            "gpu": rng.choice([0, 0, 1, 2]),
+        }
+        submit = stream(rng.choice(queues)["name"], rng.randint(1, 12), duration=10**6, at=10.0 * at, **resources)
+        submit["submit"]["template"]["id"] = f"s{at}."
+        submit["submit"]["template"]["qos"] = rng.choice(["best_effort", "best_effort", "background"])
+        events.append(submit)
+    run = Run(tmp_path, world(*events, nodes=nodes, queues=queues, until=5000))
+    assert run.code == 0
+    assert evicted(run, since=900) == 0, [event for event in run.of("preempted") if event["t"] >= 900]
+
+
+@pytest.mark.parametrize("resource", ["gpu", "cpu", "memory"])
+def test_work_that_comes_and_goes_settles_too(tmp_path: Path, resource: str) -> None:
+    """Each queue starts its next task as one ends: after what was borrowed was taken back once, nobody is stopped again."""
+    events = (
+        stream("guest", 300, duration=7, **ask(resource, 1)),
+        stream("owner", 300, at=30, duration=5, **ask(resource, 1)),
+        stream("other", 300, at=60, duration=9, **ask(resource, 2)),
+    )
+    run = Run(tmp_path, world(*events, until=200, **house(resource, {"owner": 3, "other": 2, "guest": 0})))
+    assert 0 < evicted(run) <= 5 and evicted(run, since=61) == 0
+    found = held(run, {"guest": 1, "owner": 1, "other": 2}, 100, 200)
+    assert found["owner"] >= 2.7 and found["other"] >= 1.8, found
