@@ -59,6 +59,8 @@ CATALOGUE: tuple[Figures, ...] = (
     Figures(("h200",), 989, 1979, 4800, 700, "NVIDIA H200 SXM datasheet"),
     Figures(("gh200",), 989, 1979, 4000, None, "NVIDIA GH200 datasheet; power is of the whole module, so not here"),
     Figures(("b200",), 2250, 4500, 8000, 1000, "NVIDIA DGX B200 datasheet, per device"),
+    Figures(("b300",), 2250, None, 8000, None, "NVIDIA DGX B300 datasheet, per device; little int8, power not found"),
+    Figures(("gb300",), 2500, None, 8000, 1400, "NVIDIA GB300 NVL72 datasheet, per device; little int8"),
     Figures(("gb200",), 2500, 5000, 8000, 1200, "NVIDIA GB200 NVL72 datasheet, per device"),
     Figures(("rtx 3090",), 71, 284, 936, 350, "NVIDIA GA102 whitepaper, fp16 with fp32 accumulate"),
     Figures(("rtx 4090",), 165, 660, 1008, 450, "NVIDIA Ada whitepaper, fp16 with fp32 accumulate"),
@@ -73,7 +75,7 @@ CATALOGUE: tuple[Figures, ...] = (
     Figures(("mi355x",), 2500, 5000, 8000, 1400, "AMD Instinct MI355X data sheet"),
     # Google
     Figures(("tpu v2", "v2"), 45, None, 600, None, "Google Cloud documentation, TPU v2, per chip"),
-    Figures(("tpu v3", "v3"), 123, None, 900, 220, "Google Cloud documentation, TPU v3, per chip; mean measured power"),
+    Figures(("tpu v3", "v3"), 123, None, 900, 262, "Google Cloud documentation, TPU v3; largest measured power"),
     Figures(("tpu v4", "v4"), 275, 275, 1200, 192, "Google Cloud documentation, TPU v4; largest measured power"),
     Figures(("tpu v5e", "v5e", "tpu v5 lite"), 197, 394, 819, None, "Google Cloud documentation, TPU v5e"),
     Figures(("tpu v5p", "v5p"), 459, 918, 2765, None, "Google Cloud documentation, TPU v5p"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import pytest
 
 from hetsched.policy.catalogue import CATALOGUE, UNKNOWN, figures
@@ -38,3 +41,27 @@ def test_every_row_has_a_source_and_no_name_stands_twice() -> None:
     for row in CATALOGUE:
         assert len(row.source) > 10
         assert all(value is None or value > 0 for value in (row.tflops, row.tops, row.bandwidth_gbs, row.watts))
+
+
+DIFFERS = {"NVIDIA A100-PCIE-40GB": "the research has the 80 GB board's bandwidth and power there"}
+
+
+def test_figures_agree_with_those_that_were_researched(shared: Path) -> None:
+    """Where both know one and the research is sure of it."""
+    table = shared / "fixtures" / "accelerators.csv"
+    if not table.is_file():
+        pytest.skip("the researched figures are not there")
+    wrong = []
+    for row in csv.DictReader(table.open()):
+        for model in row["match_names"].split(";") if row["confidence"] == "high" else ():
+            found = figures(model)
+            for column, value in (
+                ("fp16_bf16_dense_tflops", found.tflops),
+                ("int8_dense_tops", found.tops),
+                ("mem_bandwidth_gbs", found.bandwidth_gbs),
+                ("tdp_w", found.watts),
+            ):
+                said = row[column].replace(".", "", 1)
+                if value is not None and said.isdigit() and abs(float(row[column]) - value) > 0.03 * value:
+                    wrong.append(f"{model}: {column} {row[column]}, not {value}")
+    assert [one for one in wrong if one.split(":")[0] not in DIFFERS] == []
