@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 STAMP_VENV := $(VENV)/.stamp-venv
 STAMP_INSTALL := $(VENV)/.stamp-install
 STAMP_CORE := $(VENV)/.stamp-core
-CORE_SOURCES := setup.py $(wildcard hetsched/_core.pyx hetsched/_core.pxd hetsched/_core/*)
+CORE_SOURCES := setup.py $(wildcard hetsched/_core.pyx hetsched/_core.pxd hetsched/_core/*) hetsched/_scan.pyx
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .PHONY: help setup demo test checked faults slow bench lint format clean distclean
@@ -59,8 +59,8 @@ $(STAMP_INSTALL): $(STAMP_VENV) pyproject.toml setup.py
 
 # The installation above has just built it; later, only what is newer than the built file is a reason to build again.
 $(STAMP_CORE): $(STAMP_INSTALL) $(CORE_SOURCES)
-	@built=hetsched/_core$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))'); \
-	if [ ! -e "$$built" ] || [ -n "$$(find $(CORE_SOURCES) -newer "$$built")" ]; then \
+	@suffix=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))'); built=hetsched/_core$$suffix; \
+	if [ ! -e "$$built" ] || [ ! -e "hetsched/_scan$$suffix" ] || [ -n "$$(find $(CORE_SOURCES) -newer "$$built")" ]; then \
 	  echo "hetsched: building the core"; $(BIN)/python setup.py -q build_ext --inplace; fi
 	@touch $@
 
