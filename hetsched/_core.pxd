@@ -476,6 +476,7 @@ cdef struct Tables:
     uint32_t kept_size
     uint32_t kept_capacity
     int64_t look_again_ns      # derived: when time alone changes what is decided, NEVER_NS = not
+    Slots wishes               # (task, node) one after the other, told before every decision; not dumped: derived
 
     TreeRecord* trees
     uint32_t trees_used

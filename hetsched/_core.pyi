@@ -279,6 +279,9 @@ class Core:
         """When time alone changes what `decide` does: a delay before evicting is over, room is no longer kept for a gang. None = never."""
     def time_told(self) -> bool:
         """`next_ns` is over: it is forgotten, and `decide` will look at everybody again."""
+    def set_wishes(self, wishes: Sequence[tuple[int, int]]) -> None:
+        """(task, node) pairs, all there are: a task that is placed while it fits on its wished node goes there, whatever its shape's best is.
+        Changes neither who goes first nor what fits. Not dumped: tell it again after a load. No fact."""
     def waiting(self, levels: int) -> int:
         """Tasks QUEUED in lanes of these levels (claiming ones not counted)."""
 

@@ -147,11 +147,21 @@ cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
     if t.policy == POLICY_RANDOM_:
         node = random_node(t, shape, t.tasks[lane_head(t, &t.lanes[lane])].sequence ^ t.changes << 32)
     else:
-        node = best_node(t, shape)
+        node = wished_node(t, lane_head(t, &t.lanes[lane]), shape)
     count = fit(t, node, shape, pieces, &worst)
     assert count >= 0, "a leaf that is not 0 means that the shape fits"
     do_placed(t, lane_head(t, &t.lanes[lane]), node, code, pieces, count)
     return 1
+
+
+cdef uint32_t wished_node(Tables* t, uint32_t task, ShapeRecord* shape) noexcept nogil:
+    """The node that the task is wished to, if it fits there; else the best. The shape is not blocked."""
+    cdef uint32_t at, node
+    for at in range(0, t.wishes.size, 2):
+        node = t.wishes.at[at + 1]
+        if t.wishes.at[at] == task and cell_of(&t.trees[shape.column // COLUMNS], 0, node)[shape.column % COLUMNS] != 0:
+            return node
+    return best_node(t, shape)
 
 
 # ---------------------------------------------------------------- claims of a level

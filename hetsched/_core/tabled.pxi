@@ -102,6 +102,7 @@ cdef void free_tables(Tables* t) noexcept:
     drop_slots(&t.parked_tasks)
     drop_slots(&t.stale_gangs)
     drop_slots(&t.wounded)
+    drop_slots(&t.wishes)
     drop_slots(&t.dirty)
     drop_slots(&t.plan.victims)
     drop_slots(&t.lifted)

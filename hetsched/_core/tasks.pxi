@@ -298,5 +298,15 @@ cdef class TaskDoors(TermDoors):
         self.t.frees += 1
         return True
 
+    def set_wishes(self, wishes):
+        for task, node in wishes:
+            self._task(task)
+            self._node(node)
+        self.t.wishes.size = 0
+        for task, node in wishes:
+            push(&self.t.wishes, task)
+            push(&self.t.wishes, node)
+        self._checked()
+
     def waiting(self, int levels):
         return sum([self.t.waiting[qos] for qos in range(LEVELS) if levels >> qos & 1])

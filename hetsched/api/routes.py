@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hetsched.api import agents, cluster, columns, operations, profiles, schemas, submit, tasks, watch
+from hetsched.api import agents, cluster, columns, graphs, operations, profiles, schemas, submit, tasks, watch
 from hetsched.api.call import Call
 
 
@@ -113,6 +113,25 @@ ROUTES: tuple[Route, ...] = (
         handler=tasks.cancel,
         scope="cancel",
         summary="Cancel a task",
+        answers={202: None},
+    ),
+    Route(
+        method="POST",
+        path="/v1/graphs",
+        handler=graphs.submit,
+        scope="submit",
+        summary="Submit a graph of operators",
+        reads=schemas.GraphBody,
+        answers={202: schemas.GraphAccepted},
+    ),
+    _read("/v1/graphs", graphs.listing, "All graphs"),
+    _read("/v1/graphs/{id}", graphs.one, "One graph: progress, critical path, bound", "operators"),
+    Route(
+        method="DELETE",
+        path="/v1/graphs/{id}",
+        handler=graphs.cancel,
+        scope="cancel",
+        summary="Cancel a graph",
         answers={202: None},
     ),
     _read("/v1/nodes", cluster.nodes, "All nodes"),

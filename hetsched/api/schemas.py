@@ -240,6 +240,42 @@ class Explained(msgspec.Struct, kw_only=True):
     devices: list[dict[str, Any]] = []
 
 
+class OperatorBody(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One operator of a graph; any other field is one of the task as which it runs. One of `cost` and `cost_per_sample` is needed."""
+
+    id: str
+    cost: float | None = None
+    cost_per_sample: float | None = None
+    samples: int | dict[str, int] | None = None
+    chunk: int = 1
+    after: list[str | dict[str, Any]] = []
+    speeds: dict[str, float] = {}
+    alternatives: list[dict[str, Any]] = []
+    pattern: Literal["matrix-heavy", "control-heavy", "tensor-op"] | None = None
+    kind: str = "batch"
+    resources: dict[str, Any] = {}
+    command: list[str] | None = None
+
+
+class GraphBody(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A graph of operators, over a range of samples or not. `template`: fields of the tasks of all operators."""
+
+    id: str | None = None
+    name: str | None = None
+    samples: int | dict[str, int] | None = None
+    template: dict[str, Any] = {}
+    operators: list[OperatorBody]
+
+
+class GraphAccepted(msgspec.Struct, kw_only=True):
+    """The graph is in the journal, as durable as `durability` says."""
+
+    id: str
+    state: str
+    operators: int
+    durability: str
+
+
 class ProblemBody(msgspec.Struct, kw_only=True):
     """RFC 9457."""
 

@@ -10,6 +10,7 @@ import secrets
 from typing import Any
 
 from hetsched.cli import exits, task_files, task_options
+from hetsched.cli import graph as graphs
 from hetsched.cli.output import emit, emit_json, note
 from hetsched.cli.parser import Usage, add_connection, add_json, client_of, seconds
 from hetsched.cli.report import problem_lines
@@ -38,11 +39,11 @@ def directory_in_data(options: argparse.Namespace) -> None:
         options.data = [text for text in options.data if text not in paths]
 
 
-def body_of(options: argparse.Namespace) -> Any:
-    """What the command line means, as a body of POST /v1/schedule."""
+def body_of(options: argparse.Namespace, in_file: Any = None) -> Any:
+    """What the command line means, as a body of POST /v1/schedule. `in_file`: what the file holds, if it was read already."""
     fields = task_options.spell(options)
     if options.file is not None:
-        return _file_body(options, fields)
+        return _file_body(options, fields, in_file)
     if options.argv:
         fields["command"] = options.argv
     elif not fields.get("resources"):
@@ -54,12 +55,12 @@ def body_of(options: argparse.Namespace) -> Any:
     return _array(options.array, fields) if options.array else fields
 
 
-def _file_body(options: argparse.Namespace, fields: dict[str, Any]) -> Any:
+def _file_body(options: argparse.Namespace, fields: dict[str, Any], in_file: Any) -> Any:
     if options.argv:
         raise Usage("a file or a command, not both")
     if options.array or options.gang:
         raise Usage("--array and --gang go with a command; in a file they are written out")
-    return task_files.merge(task_files.read(options.file), fields)
+    return task_files.merge(task_files.read(options.file) if in_file is None else in_file, fields)
 
 
 def _gang(options: argparse.Namespace, fields: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +101,10 @@ def _indices(text: str) -> list[int]:
 
 def _submit(options: argparse.Namespace) -> int:
     directory_in_data(options)
-    body = body_of(options)
+    in_file = None if options.file is None else task_files.read(options.file)
+    if (graph := graphs.graph_in(in_file)) is not None:
+        return graphs.submit(options, graph, task_options.spell(options))
+    body = body_of(options, in_file)
     if options.follow:
         _may_be_followed(options, body)
     client = client_of(options)

@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 
 TABLE: dict[str, Entry] = {
-    "submit": Entry("submit", "hand in a command, or a file of tasks"),
+    "submit": Entry("submit", "hand in a command, or a file of tasks or of a graph"),
     "plan": Entry("plan", "show what submitting this would do, without doing it"),
     "list": Entry("tasks", "list tasks"),
     "show": Entry("tasks", "show one task: state, placement, attempts"),
@@ -45,6 +45,9 @@ TABLE: dict[str, Entry] = {
     "device list": Entry("cluster", "list devices, their shares and health"),
     "queue list": Entry("cluster", "list tenant queues"),
     "queue set": Entry("cluster", "set a queue's weight, guarantee and limit"),
+    "graph list": Entry("graph", "list graphs of operators"),
+    "graph show": Entry("graph", "show one graph: progress, critical path, bound"),
+    "graph cancel": Entry("graph", "cancel a graph"),
     "profile list": Entry("profile", "list learned run times by type of task, size and device model"),
     "profile show": Entry("profile", "show what is learned of one type of task"),
     "profile export": Entry("profile", "print all that is learned, to be imported elsewhere"),

@@ -154,6 +154,27 @@ class Client:
             pause_s = min(pause_s * 1.5, 1.0)
         return task
 
+    # ------------------------------------------------------------------ graphs
+
+    def submit_graph(self, graph: Mapping[str, Any]) -> dict[str, Any]:
+        """A graph of operators (docs/graphs.md); one without id gets it here, so that sending it again makes no second one."""
+        body = {"id": f"graph-{secrets.token_hex(6)}", **graph}
+        answer: dict[str, Any] = self._post("/v1/graphs", body, repeatable=True)
+        return answer
+
+    def graphs(self) -> Any:
+        """A line a graph."""
+        return self._get("/v1/graphs")
+
+    def graph(self, graph_id: str, *, operators: bool = True) -> dict[str, Any]:
+        """Progress, critical path and bound; with a line an operator if `operators`."""
+        answer: dict[str, Any] = self._get(f"/v1/graphs/{_name(graph_id)}" + ("" if operators else "?operators=false"))
+        return answer
+
+    def cancel_graph(self, graph_id: str) -> Any:
+        """All that has not ended of it."""
+        return self._http.call("DELETE", f"/v1/graphs/{_name(graph_id)}")
+
     # ------------------------------------------------------------------ cluster
 
     def nodes(self) -> Any:

@@ -76,6 +76,12 @@ class Gang(Section, frozen=True, kw_only=True):
     repair: float = 60.0
 
 
+class Graphs(Section, frozen=True, kw_only=True):
+    """Graphs of operators: how fast data gets from node to node, bytes a second."""
+
+    bandwidth_bytes: int = 1_250_000_000
+
+
 class Overcommit(Section, frozen=True, kw_only=True):
     """Most that a node promises of its cpu and memory, over what it has; 1 = off. What is promised beyond the node is what tasks hold and
     do not use, as measured, and only tasks with `guarantee: best_effort` stand on it."""
@@ -119,6 +125,8 @@ class Limits(Section, frozen=True, kw_only=True):
     plan_tasks: int = 5_000
     plan_time: float = 1.0
     nodes: int = 50_000
+    graphs: int = 1_000
+    graph_operators: int = 10_000
 
 
 class Store(Section, frozen=True, kw_only=True):
@@ -196,6 +204,7 @@ class Config(Section, frozen=True, kw_only=True):
     policy: Policy = Policy()
     preemption: Preemption = Preemption()
     gang: Gang = Gang()
+    graphs: Graphs = Graphs()
     overcommit: Overcommit = Overcommit()
     feedback: Feedback = Feedback()
     defaults: Defaults = Defaults()

@@ -12,6 +12,7 @@ the shape or the nodes changed, and the core blends them with what only its tabl
   scorers    plug-ins
   price      what free capacity is worth under what is asked, for the preset of that name; patterns: its linear program
   speeds     how fast each device model is: learned run times, figures where little was learned
+  rates      seconds per work of graphs' operators, by device model; heft, timetable: which of them goes where
   profiles   run times learned per (task type, device model, size)
 """
 

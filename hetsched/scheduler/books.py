@@ -20,10 +20,12 @@ from hetsched.model import Qos, Task
 from hetsched.policy.feedback import NEUTRAL, Controller
 from hetsched.policy.presets import is_blended
 from hetsched.policy.profiles import Profiles
+from hetsched.policy.rates import NO_DEVICE
 from hetsched.scheduler import words
 from hetsched.scheduler.attempts import Attempt, Attempts, Claimed
 from hetsched.scheduler.cluster import Cluster, same_hardware
 from hetsched.scheduler.gangs import Gangs
+from hetsched.scheduler.graphs.state import Graphs
 from hetsched.scheduler.intern import Interned
 from hetsched.scheduler.lifecycle import STATE_OF_CODE
 from hetsched.scheduler.queues import Queues
@@ -60,6 +62,7 @@ class Books:
         self.uses = Uses()
         self.feedback = Controller(config.feedback) if config.feedback.enabled else None
         self.trying = Trying(self)
+        self.graphs = Graphs(config.limits.graphs, config.graphs.bandwidth_bytes, core.find)
         self.backoff_until_ns: dict[int, int] = {}
         self.keys: OrderedDict[str, words.KeyRemembered] = OrderedDict()
         self.audit: deque[words.Audited] = deque(maxlen=config.limits.audit_kept)
@@ -83,6 +86,7 @@ class Books:
             words.Counted: self._apply_counted,
             words.ProfilesImported: self._apply_profiles,
             words.Measured: self._apply_measured,
+            words.Graphed: self.graphs.apply,
             words.ShapeKnown: lambda word: self.templates.intern_shape(decode_body(word.body)),
         }
 
@@ -253,6 +257,9 @@ class Books:
         task, reason = fact[1], Reason(fact[-1])
         self.trying.over(task)
         if fact[0] == _core.F_ENDED:
+            attempt = self.attempts.live.get(task)
+            model = "" if attempt is None else self.model_of(attempt) if attempt.devices else NO_DEVICE
+            self.graphs.ended(task, fact[3], reason, attempt, model, self.now_ns)
             exit_code = None
             if fact[3] == _core.SUCCEEDED:
                 body = self.body(task)

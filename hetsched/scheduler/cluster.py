@@ -76,6 +76,7 @@ class Cluster:
         self.by_name: dict[str, Node] = {}
         self.by_slot: dict[int, Node] = {}
         self.version = 0  # moves whenever what is said of some node does; derived
+        self.marks = 0  # moves whenever a node opens or closes, or a device's health changes; derived
 
     # -- word facts
 
@@ -105,12 +106,14 @@ class Cluster:
         self._set_domains(node)
 
     def apply_marked(self, word: NodeMarked) -> None:
+        self.marks += 1
         node = self.by_name[word.node]
         node.up, node.silent, node.cordoned, node.draining = word.up, word.silent, word.cordoned, word.draining
         node.boot_id = word.boot_id
         self._core.open_node(node.slot, node.is_open)
 
     def apply_device(self, word: DeviceMarked) -> None:
+        self.marks += 1
         node = self.by_name[word.node]
         index = node.index_of(word.device)
         node.health[index], node.health_reason[index] = word.health, word.reason

@@ -20,6 +20,7 @@ class Due:
             Timer.CLAIM: self._claim,
             Timer.REPAIR: self._repair,
             Timer.DAMPED: self._damped,
+            Timer.GRAPH: self._graph,
         }
 
     def fire(self) -> None:
@@ -51,6 +52,10 @@ class Due:
     def _damped(self, _task: Subject) -> None:
         """It may be evicted again: whoever is blocked may have a proof now."""
         self.world.capacity_changed = True
+
+    def _graph(self, graph: Subject) -> None:
+        """A piece of it runs longer than expected: the conductor looks at it."""
+        self.world.books.graphs.changed.add(str(graph))
 
     def _repair(self, gang: Subject) -> None:
         """It was not made whole in time: requeue it as a whole."""

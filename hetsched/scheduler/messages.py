@@ -14,6 +14,7 @@ import msgspec
 
 from hetsched.errors import HetschedError
 from hetsched.model import NodeSpec, QueueSpec, Submission, Task
+from hetsched.model.graph import Graph
 from hetsched.policy.profiles import Profile
 
 
@@ -102,6 +103,18 @@ class ImportProfiles(Input, frozen=True, kw_only=True):
     """Profiles learned elsewhere. Reply value: {"imported": N}."""
 
     profiles: tuple[Profile, ...]
+
+
+class SubmitGraph(Input, frozen=True, kw_only=True):
+    """Parsed and validated. Reply value: {"id", "state", "operators"}; the same graph under the same id again is the same graph."""
+
+    graph: Graph
+
+
+class CancelGraph(Input, frozen=True, kw_only=True):
+    """All of it. Reply value: {"id", "state"}; Problem 404 / 409."""
+
+    graph: str
 
 
 # ---------------------------------------------------------------------- from nodes

@@ -60,6 +60,8 @@ def stopped(world: World, task: int, reported_success: bool, text: str, exit_cod
         world.core.ended(task, _core.CANCELLED, reason)
     elif reported_success:
         world.core.ended(task, _core.SUCCEEDED, Reason.NONE)
+    elif reason is Reason.REPLANNED:
+        world.core.ended(task, _core.CANCELLED, reason)
     elif reason is Reason.TIME_LIMIT:
         failed(world, task, text or reason.word, exit_code, reason)
     else:
@@ -70,7 +72,7 @@ def lost(world: World, task: int, reason: Reason) -> None:
     """The attempt is gone with its node, or the node knows nothing of it. Uses up no retry."""
     stopping = world.books.attempts.stopping.get(task)
     on_lost = world.body(task).on_lost
-    if stopping is Reason.CANCELLED:
+    if stopping is Reason.CANCELLED or stopping is Reason.REPLANNED:
         world.core.ended(task, _core.CANCELLED, stopping)
     elif on_lost == "fail":
         world.core.ended(task, _core.FAILED, reason)

@@ -29,6 +29,7 @@ class Reason(IntEnum):
     POISONED = 14
     UNPLACED = 15
     CONSOLIDATE = 16
+    REPLANNED = 24
 
     @property
     def word(self) -> str:

@@ -25,6 +25,9 @@ from hetsched.scheduler.bundles import Bundles
 from hetsched.scheduler.clients import Clients
 from hetsched.scheduler.due import Due
 from hetsched.scheduler.follow import Follow
+from hetsched.scheduler.graphs.clients import GraphClients
+from hetsched.scheduler.graphs.conductor import Conductor
+from hetsched.scheduler.graphs.view import GraphView
 from hetsched.scheduler.measuring import Measuring
 from hetsched.scheduler.messages import Events, Input, Turn
 from hetsched.scheduler.nodes import Nodes
@@ -91,6 +94,8 @@ class Scheduler:
         self._submissions = Submissions(self.world)
         self._bundles = Bundles(self.world, self._submissions)
         self._measuring = Measuring(self.world)
+        self.conductor = Conductor(self.world, self._submissions)
+        self.view.graphs = GraphView(self.world, self.conductor)
         self._handlers = self._table()
         self._immediate = sum(1 << level for level in self.books.immediate)
         self._batch = 0b1111 & ~self._immediate
@@ -106,6 +111,7 @@ class Scheduler:
 
     def _table(self) -> dict[type[Input], Callable[[Any], None]]:
         clients, nodes = Clients(self.world, self.view), Nodes(self.world, self.view)
+        graphs = GraphClients(self.world)
         return {
             messages.Submit: self._submissions.on_submit,
             messages.Bundle: self._bundles.on_bundle,
@@ -114,6 +120,8 @@ class Scheduler:
             messages.Operate: clients.on_operate,
             messages.SetQueue: clients.on_set_queue,
             messages.ImportProfiles: clients.on_import_profiles,
+            messages.SubmitGraph: graphs.on_submit,
+            messages.CancelGraph: graphs.on_cancel,
             messages.OperateNode: nodes.on_operate_node,
             messages.NodeJoined: nodes.on_node_joined,
             messages.NodeSilent: nodes.on_node_silent,
@@ -135,6 +143,8 @@ class Scheduler:
         self._due.fire()
         self._drain()
         self._measuring.steer()
+        self.conductor.review()
+        self._drain()
         self._decide()
         self._submissions.answer()
         self._bundles.answer()
@@ -228,6 +238,7 @@ class Scheduler:
     def resume(self) -> None:
         """After the last frame: set the timers and links that hang on the state."""
         snapshot.rebuild(self.world)
+        self.conductor.resume()
         self.window.open(0)
         self.world.capacity_changed = True  # both lanes are decided once: a reservation of the one holds in the other
 

@@ -22,6 +22,7 @@ from hetsched.scheduler.attempts import SavedAttempts
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.cluster import Node
 from hetsched.scheduler.gangs import Gang
+from hetsched.scheduler.graphs.state import SavedGraphs
 from hetsched.scheduler.lifecycle import WAITING_MASK, states_mask
 from hetsched.scheduler.templates import ShapeKey, Template
 from hetsched.scheduler.timers import Timer
@@ -55,6 +56,7 @@ class Saved(msgspec.Struct, frozen=True, array_like=True):
     profiles: list[Profile] = []
     uses: list[tuple[int, Use]] = []
     feedback: SavedFeedback | None = None
+    graphs: SavedGraphs = SavedGraphs()
 
 
 class Whole(msgspec.Struct, frozen=True, array_like=True):
@@ -90,6 +92,7 @@ def words_of(books: Books, *, past: bool = True) -> Saved:
         profiles=books.profiles.save(),
         uses=books.uses.save(),
         feedback=None if books.feedback is None else books.feedback.save(),
+        graphs=books.graphs.save() if past else SavedGraphs(),
     )
 
 
@@ -126,6 +129,7 @@ def unfold(config: Config, core: Core, saved: Saved) -> Books:
     books.uses.load(saved.uses)
     if books.feedback is not None and saved.feedback is not None:
         books.feedback.load(saved.feedback)
+    books.graphs.load(saved.graphs)
     books.event_seq, books.id_seq = saved.event_seq, saved.id_seq
     return books
 

@@ -44,7 +44,7 @@ class Submissions:
     def take_in(self, asked: Submit) -> list[Judged]:
         """Judge it and accept what may be."""
         judged = self._judge.submission(asked.submission)
-        self._accept([item for item in judged if item.is_new])
+        self.accept([item for item in judged if item.is_new])
         for item in judged:
             if item.twin is not None:
                 item.slot, item.problem = item.twin.slot, item.twin.problem
@@ -65,7 +65,8 @@ class Submissions:
 
     # -- accepting
 
-    def _accept(self, items: list[Judged]) -> None:
+    def accept(self, items: list[Judged]) -> None:
+        """New tasks that were judged, or that the scheduler itself makes (graphs)."""
         if not items:
             return
         held = [self._flags(item, items) for item in items]

@@ -11,7 +11,7 @@ from sortedcontainers import SortedList
 
 
 class Timer(IntEnum):
-    """What is due. The subject is a task slot, but a gang's name for REPAIR."""
+    """What is due. The subject is a task slot, but a gang's name for REPAIR and a graph's id for GRAPH."""
 
     BACKOFF = 1
     DEADLINE = 2
@@ -19,6 +19,7 @@ class Timer(IntEnum):
     CLAIM = 4
     REPAIR = 5
     DAMPED = 6
+    GRAPH = 15
 
 
 Subject = int | str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hetsched import _core
 from hetsched._core import NEVER_NS, NONE, TaskRow
@@ -22,13 +22,18 @@ from hetsched.scheduler.view_cluster import ClusterView
 from hetsched.scheduler.view_profiles import profiles_json
 from hetsched.scheduler.world import World
 
+if TYPE_CHECKING:
+    from hetsched.scheduler.graphs.view import GraphView
+
 MAX_PAGE = 10_000
 
 Word = TypeVar("Word", State, Qos)
 
 
 class View(ClusterView):
-    """Questions of the API."""
+    """Questions of the API. `graphs`: those about graphs, once the scheduler has its conductor."""
+
+    graphs: GraphView
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

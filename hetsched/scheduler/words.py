@@ -171,6 +171,30 @@ class Bundled(Word, frozen=True, array_like=True, tag=20):
     which: bytes = b""
 
 
+class CutSaid(msgspec.Struct, frozen=True, array_like=True):
+    """A piece of a graph's operator that became a task: samples `begin`..`end`, as the operator's `alternative`, wished to `node` and its
+    `model`. `seconds`: what its run is expected to take there. `number`: of the operator's cuts."""
+
+    operator: int
+    number: int
+    begin: int
+    end: int
+    alternative: int
+    node: str
+    model: str
+    seconds: float
+
+
+class Graphed(Word, frozen=True, array_like=True, tag=15):
+    """Of a graph: it was accepted (`body`), cut (the tasks are in a `Submitted` before this), or cancelled."""
+
+    graph: str
+    at_ns: int
+    body: bytes | None = None
+    cuts: tuple[CutSaid, ...] = ()
+    is_cancelled: bool = False
+
+
 AnyWord = (
     Submitted
     | NodeKnown
@@ -187,6 +211,7 @@ AnyWord = (
     | ProfilesImported
     | Measured
     | Bundled
+    | Graphed
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -18,6 +18,7 @@ from hetsched.scheduler import Scheduler
 from hetsched.scheduler.measuring import is_measuring
 from hetsched.scheduler.messages import (
     Cancel,
+    CancelGraph,
     DeviceHealth,
     Event,
     Input,
@@ -25,6 +26,7 @@ from hetsched.scheduler.messages import (
     Reply,
     SetQueue,
     Submit,
+    SubmitGraph,
     SubmitReply,
     Turn,
 )
@@ -75,6 +77,7 @@ class Engine:
             scenario.speeds,
             measures=is_measuring(scenario.config),
         )
+        self.machines.fetch_ns = self._fetch_ns
         self._verbs = self._table()
         self._to_drop: dict[str, None] = {}
         self._dropping: set[str] = set()
@@ -83,7 +86,9 @@ class Engine:
         machines = self.machines
         return {
             "submit": self._submit,
+            "graph": lambda one: [SubmitGraph(graph=one.what)],
             "cancel": lambda one: [Cancel(**one.what)],
+            "cancel_graph": lambda one: [CancelGraph(graph=name) for name in one.what],
             "fail": lambda one: machines.fail(one.what[0], one.what[1], self.now_ns),
             "node_up": lambda one: [said for name in one.what for said in machines.up(name)],
             "node_down": lambda one: [said for name in one.what for said in machines.down(name, self.now_ns)],
@@ -168,6 +173,8 @@ class Engine:
         return turn
 
     def _tell(self, event: Event) -> None:
+        if event.event == "queued" and event.task is not None and event.task not in self._tasks:
+            self._meet(event.task)
         if event.event == "placed" and event.task is not None:
             self._to_drop.pop(event.task, None)
         if event.task in self._dropping and event.event == "cancelled":
@@ -198,6 +205,19 @@ class Engine:
                 self._tasks[ident] = item
                 for watcher in self._watchers:
                     watcher.submitted(msgspec.structs.replace(item, id=ident), self.now_ns)
+
+    def _meet(self, ident: str) -> None:
+        """A task that a graph was cut into."""
+        core = self.scheduler.core
+        self._tasks[ident] = msgspec.structs.replace(self.scheduler.world.body(core.find(ident.encode())), id=ident)
+        for watcher in self._watchers:
+            watcher.submitted(self._tasks[ident], self.now_ns)
+
+    def _fetch_ns(self, ident: str, node: str) -> int:
+        """How long a task that is a piece of a graph waits for data from other nodes before it works."""
+        graphs = self.scheduler.books.graphs
+        piece = graphs.of_task(self.scheduler.core.find(ident.encode()))
+        return 0 if piece is None else round(graphs.fetch_s(*piece, node) * NS)
 
     def _drop_waiting(self) -> list[Input]:
         """What came in this instant and does not fit leaves again."""

@@ -33,14 +33,15 @@ NS = 1_000_000_000
 
 
 class SimAttempt(msgspec.Struct, kw_only=True, eq=False):
-    """`speed`: work done in a second. `done_before_ns`: work that earlier attempts had secured by checkpoints. `halted_ns`: when it was told
-    to stop and worked no more."""
+    """`speed`: work done in a second, after `fetch_ns` of waiting for data. `done_before_ns`: work that earlier attempts had secured by
+    checkpoints. `halted_ns`: when it was told to stop and worked no more."""
 
     node: str
     task: str
     number: int
     started_ns: int
     speed: float
+    fetch_ns: int
     done_before_ns: int
     halted_ns: int | None = None
     is_over: bool = False
@@ -80,6 +81,7 @@ class Machines:
         self._lease_ns = lease_ns
         self._task_of = task_of
         self._speeds = speeds
+        self.fetch_ns: Callable[[str, str], int] = lambda task, node: 0
         self._secured_ns: dict[str, int] = {}
         self._measures = measures
 
@@ -165,12 +167,15 @@ class Machines:
             number=order.attempt,
             started_ns=now_ns,
             speed=self._speed(node.spec, order),
+            fetch_ns=self.fetch_ns(order.task, node.spec.name),
             done_before_ns=self._secured_ns.get(order.task, 0),
         )
         node.attempts[key] = self.live[order.task] = attempt
         if order.duration_s is not None:
             left_ns = max(0, round(order.duration_s * NS) - attempt.done_before_ns)
-            self._agenda.enter(now_ns + round(left_ns / attempt.speed), partial(self._finished, attempt))
+            self._agenda.enter(
+                now_ns + attempt.fetch_ns + round(left_ns / attempt.speed), partial(self._finished, attempt)
+            )
         if order.time_limit_s is not None:
             self._agenda.enter(now_ns + round(order.time_limit_s * NS), partial(self._over_limit, attempt))
         started = AttemptStarted(node=node.spec.name, task=order.task, attempt=order.attempt)
@@ -266,7 +271,9 @@ class Machines:
         if attempt.succeeded or task.checkpoint is None:
             return
         until_ns = now_ns if attempt.halted_ns is None else attempt.halted_ns
-        worked_ns = attempt.done_before_ns + round((until_ns - attempt.started_ns) * attempt.speed)
+        worked_ns = attempt.done_before_ns + round(
+            max(0, until_ns - attempt.started_ns - attempt.fetch_ns) * attempt.speed
+        )
         every_ns = max(1, round(task.checkpoint * NS))
         self._secured_ns[attempt.task] = worked_ns // every_ns * every_ns
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from hetsched.errors import Problem, ScenarioError
 from hetsched.model import HEALTH, Rejection, Submission, TaskDefaults, parse_submission
+from hetsched.model.graph import Graph
+from hetsched.model.read_graph import parse_graph
 from hetsched.model.reader import printable, unknown
 from hetsched.sim.plain import as_words, members, refuse, text_of, time_ns
 from hetsched.sim.scenario import VERBS, Happening, Scenario
@@ -39,6 +41,23 @@ def _submit(raw: object, where: str, defaults: TaskDefaults) -> Submission:
         )
         legal = ident if isinstance(ident, str) and 0 < len(ident) <= 128 else None
         return Submission(single=True, items=[Rejection(0, problem, legal)])
+
+
+def _graph(raw: object, where: str, defaults: TaskDefaults) -> Graph:
+    """What stands under `graph:` in a file for `hetsched submit`; a bad one refuses the file."""
+    try:
+        return parse_graph(_graph_words(raw), defaults)
+    except Problem as problem:
+        refuse(where, problem.detail)
+
+
+def _graph_words(raw: object) -> object:
+    if not isinstance(raw, dict):
+        return raw
+    out = {**raw, "template": as_words(raw.get("template", {}))}
+    if isinstance(raw.get("operators"), list):
+        out["operators"] = [as_words(entry) for entry in raw["operators"]]
+    return out
 
 
 def _names(raw: object, where: str, _: TaskDefaults) -> tuple[str, ...]:
@@ -85,11 +104,12 @@ def _silent(raw: object, where: str, defaults: TaskDefaults) -> tuple[tuple[str,
 
 _READERS: dict[str, Callable[[Any, str, TaskDefaults], Any]] = {
     "submit": _submit,
+    "graph": _graph,
     "cancel": _cancel,
     "fail": _fail,
     "device": _device,
     "node_silent": _silent,
-    **dict.fromkeys(("node_down", "node_up", "drain", "cordon", "uncordon"), _names),
+    **dict.fromkeys(("node_down", "node_up", "drain", "cordon", "uncordon", "cancel_graph"), _names),
 }
 
 
@@ -99,13 +119,17 @@ _READERS: dict[str, Callable[[Any, str, TaskDefaults], Any]] = {
 def check_names(scenario: Scenario) -> None:
     """Refuse ids and names that nothing in the file ever makes."""
     tasks = {item.id for one in scenario.happenings if one.verb == "submit" for item in one.what.items}
+    graphs = {one.what.id for one in scenario.happenings if one.verb == "graph"}
     nodes = {node.name: {device.id for device in node.devices} for node in scenario.nodes}
     for one in scenario.happenings:
         for ident in _named_tasks(one):
-            if ident not in tasks:
+            if ident not in tasks and ident.partition("/")[0] not in graphs:
                 raise ScenarioError(
                     f'{one.verb} at {one.at_ns / 1e9:g}: no task "{printable(ident)}" is ever submitted'
                 )
+        for name in one.what if one.verb == "cancel_graph" else ():
+            if name not in graphs:
+                raise ScenarioError(f'{one.verb} at {one.at_ns / 1e9:g}: there is no graph "{printable(name)}"')
         for name in _named_nodes(one):
             if name not in nodes:
                 raise ScenarioError(f'{one.verb} at {one.at_ns / 1e9:g}: there is no node "{printable(name)}"')

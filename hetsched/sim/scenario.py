@@ -12,7 +12,9 @@ from hetsched.sim.speeds import Speeds
 
 VERBS = (
     "submit",
+    "graph",
     "cancel",
+    "cancel_graph",
     "fail",
     "node_down",
     "node_up",

@@ -153,3 +153,39 @@ def test_planning_tells_what_would_happen_and_submits_nothing(call: Call) -> Non
     assert call("show", "only-planned").code == 3
     told = json.loads(call("plan", "--gpu", "1", "--array", "0-2", "--json").out)
     assert told["summary"]["tasks"] == 3
+
+
+GRAPH = """
+graph:
+  id: cli-graph
+  samples: 40
+  template: {resources: {cpu: 1}, retries: 0}
+  operators:
+    - {id: load, cost: 0.1, command: [sh, -c, "echo loaded"]}
+    - {id: work, cost_per_sample: 0.01, chunk: 10, after: [load], command: [sh, -c, "echo $HETSCHED_SAMPLES_BEGIN"]}
+    - {id: join, cost: 0.1, after: [work], command: [sh, -c, "echo $HETSCHED_GRAPH/$HETSCHED_OPERATOR"]}
+"""
+
+
+def test_a_graph_is_handed_in_watched_and_read(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "graph.yaml").write_text(GRAPH)
+    said = call("submit", str(tmp_path / "graph.yaml"), "--wait", "--timeout", "60")
+    assert (said.code, said.out.strip()) == (0, "cli-graph")
+    assert call("logs", "cli-graph/join").out == "cli-graph/join\n"
+    shown = json.loads(call("graph", "show", "cli-graph", "--json").out)
+    assert (shown["state"], shown["operators"][1]["samples"]) == ("succeeded", {"begin": 0, "end": 40, "done": 40})
+    assert "critical path" in call("graph", "show", "cli-graph").out
+    assert "cli-graph" in call("graph", "list").out
+    assert call("graph", "cancel", "cli-graph").code == 4
+    assert call("graph", "show", "nobody").code == 3
+    assert call("submit", str(tmp_path / "graph.yaml")).code == 0  # the same again is the same
+    (tmp_path / "bad.yaml").write_text(GRAPH.replace("after: [load]", "after: [join]"))
+    said = call("submit", str(tmp_path / "bad.yaml"), "--id", "other")
+    assert said.code == 4 and "a cycle" in said.err
+
+
+def test_a_graph_that_fails_is_told_by_the_exit_code(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "graph.yaml").write_text(GRAPH.replace("echo loaded", "exit 3"))
+    said = call("submit", str(tmp_path / "graph.yaml"), "--id", "fails", "--wait", "--timeout", "60", "--json")
+    assert said.code == 1
+    assert json.loads(said.out)["states"] == {"failed": 1, "skipped": 2}

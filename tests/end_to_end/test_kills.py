@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -36,6 +37,39 @@ def test_tasks_outlive_the_daemon(cluster: Cluster) -> None:
     ended = cluster.until(task, "succeeded")
     assert len(ended["attempts"]) == 1, "adopted, not run again"
     cluster.until(waiting, "succeeded")
+
+
+def pieces_done(cluster: Cluster) -> dict[str, str]:
+    """What each task of the graph g said that succeeded."""
+    tasks = list(cluster.client.tasks(label="hetsched/graph=g", state="succeeded"))
+    return {task["id"]: cluster.output(task["id"]) for task in tasks}
+
+
+def test_a_graph_goes_on_where_it_was_when_the_daemon_is_killed_in_its_midst(cluster: Cluster) -> None:
+    say = "echo $HETSCHED_SAMPLES_BEGIN $HETSCHED_SAMPLES_END"
+    load = {"id": "load", "cost": 0.5, "command": ["sh", "-c", f"sleep 0.5; {say}"]}
+    work = {
+        "id": "work",
+        "cost_per_sample": 0.2,
+        "chunk": 10,
+        "after": ["load"],
+        "command": ["sh", "-c", f"sleep 1; {say}"],
+    }
+    join = {"id": "join", "cost": 0.5, "after": ["work"], "command": ["sh", "-c", say]}
+    graph = {"id": "g", "samples": 80, "template": {"resources": {"cpu": 8}}, "operators": [load, work, join]}
+    cluster.client.submit_graph(graph)
+    before = eventually(lambda: len(pieces_done(cluster)) >= 3 and pieces_done(cluster), why="some pieces are done")
+    cluster.daemon.kill()
+    time.sleep(1)
+    cluster.daemon.start()
+    assert cluster.client.submit_graph(graph)["id"] == "g", "the same again is the same"
+    eventually(lambda: cluster.client.graph("g")["state"] == "succeeded", why="the graph ends")
+    after = pieces_done(cluster)
+    assert before.items() <= after.items(), "nothing that was done was done again"
+    spans = sorted(tuple(map(int, said.split())) for task, said in after.items() if task.startswith("g/work"))
+    assert spans[0][0] == 0 and spans[-1][1] == 80
+    assert all(one[1] == other[0] for one, other in pairwise(spans)), "every sample once"
+    assert all(len(task["attempts"]) == 1 for task in map(cluster.client.task, after)), "adopted, not run again"
 
 
 def test_a_daemon_that_is_told_to_stop_leaves_its_tasks_alone(cluster: Cluster) -> None:
