@@ -283,6 +283,7 @@ cdef struct PriceRecord:
     # What free devices of one kind are worth under what is asked. Derived (policy/price.py computes it anew). Owner: set_prices.
     int16_t value[1001]        # by free share, milli of a device
     int16_t premium[64]        # by model: how much it is wanted by name, thousandths
+    int16_t apart[65]          # by wholly free devices of a node: thousandths that its free capacity is worth less; never rises
     int64_t cpu_rate           # milli of a device that go with a millicore, x 2^20
     int64_t memory_rate        # milli of a device that go with a MiB, x 2^20
 
@@ -448,6 +449,8 @@ cdef struct Tables:
     PriceRecord* prices        # by kind; see price
     int64_t strand_limit       # price: milli of devices that a core of a task without devices may strand, 0 = any amount. Not dumped: it is told
     uint64_t asked             # derived: device tasks accepted, those before a load by popularity
+    uint64_t left              # derived: device tasks that gave back what they held, those before a load as far as it can be told
+    uint8_t has_apart          # derived: some kind's `apart` is not all 0
     FgdTables* fgd             # derived: NULL before the preset is fgd; see published
     int64_t mix_since          # device tasks accepted since
     int64_t mix_every          # after how many it is taken again

@@ -289,6 +289,9 @@ class Core:
     @property
     def asked(self) -> int:
         """Device tasks accepted so far; after a load, as far as the shapes' counts remember."""
+    @property
+    def left(self) -> int:
+        """Device tasks that gave back for good what they held; after a load, those asked that are no longer there."""
     def know(self, shape: int, times: int) -> None:
         """Count the shape as asked so often, without tasks: history."""
     def set_repair(self, repair_ns: int) -> None:
@@ -312,9 +315,11 @@ class Core:
         premiums: Mapping[int, int] | Iterable[tuple[int, int]],
         cpu_rate: int,
         memory_rate: int,
+        apart: Sequence[int] = (),
     ) -> None:
         """What free devices of the kind are worth to POLICY_PRICE. `values`: milli by free milli, 0..1000; `premiums`: thousandths by model;
-        rates: milli of a device that go with a millicore and with a MiB, times 2^20. Not part of dump and digest."""
+        rates: milli of a device that go with a millicore and with a MiB, times 2^20; `apart`: thousandths that what is free on a node is
+        worth less, by its wholly free devices, never rising, 0 beyond its end. Not part of dump and digest."""
 
     # ------------------------------------------------------------------ questions (change nothing)
     def task(self, task: int) -> TaskRow: ...

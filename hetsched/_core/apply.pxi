@@ -173,6 +173,7 @@ cdef int apply_ended(Tables* t, uint32_t slot, uint8_t state, uint32_t* claim) e
     claim[0] = NONE_
     if is_live(task):
         release(t, slot, claim)
+        t.left += t.shapes[task.shape].ask_count > 0
     task.flags &= ~HELD_FLAGS
     if state == SUCCEEDED_ and task.gang != NONE_:
         t.gangs[task.gang].succeeded += 1

@@ -145,7 +145,7 @@ cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
             return 1
         return park_lane(t, lane)
     if t.policy == POLICY_RANDOM_:
-        node = random_node(t, shape, t.tasks[lane_head(t, &t.lanes[lane])].sequence ^ t.changes << 32)
+        node = random_node(t, shape, t.tasks[lane_head(t, &t.lanes[lane])].sequence ^ (t.changes + RANDOM_STREAM) << 32)
     else:
         node = wished_node(t, lane_head(t, &t.lanes[lane]), shape)
     count = fit(t, node, shape, pieces, &worst)

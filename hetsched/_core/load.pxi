@@ -88,6 +88,7 @@ cdef int rebuild(Tables* t) except -1 nogil:
         t.shapes[at].idle_since = 0
         t.classes = max(t.classes, t.shapes[at].ask_class + 1)
         t.asked += t.shapes[at].popularity if t.shapes[at].ask_count > 0 else 0
+    t.left = t.asked
     grow(<void**> &t.class_views, &t.class_views_capacity, sizeof(ClassView), <uint64_t> t.classes + 1)
     index_mix(t)
     if t.policy == POLICY_FGD_:
@@ -159,6 +160,8 @@ cdef int rebuild_task(Tables* t, uint32_t slot) except -1 nogil:
     cdef int ask
     t.tasks_count += 1
     t.counts[task.state] += 1
+    if shape.ask_count > 0 and not is_terminal(task) and t.left > 0:
+        t.left -= 1
     index_put(t.index, t.index_size, <uint64_t> hash_bytes(key_bytes(t, task.key), key_length(t, task.key)) << 32 | (slot + 1))
     if task.gang != NONE_:
         push(&t.gangs[task.gang].members, slot)

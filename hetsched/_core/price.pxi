@@ -3,11 +3,12 @@
 # A node's potential is what its free devices are worth less what its missing CPU and memory strand of them:
 #
 #   P = sum over devices of v(free) + free x premium(model) / 2000
+#       - free of each kind x apart(wholly free devices of the kind) / 1000
 #       - 1/2 x sum over kinds of max(0, free of the kind - free cpu x cpu_rate)
 #       - 1/5 x sum over kinds of max(0, free of the kind - free memory x memory_rate)
 #
 # all in milli of a device. A placement costs what P loses; the best one gains most (loses least), in steps of 20 milli: finer steps lose
-# allocation, for then noise decides and not the order of the nodes. v, premiums and rates come from what is asked (set_prices; computed
+# allocation, for then noise decides and not the order of the nodes. v, premiums, apart and rates come from what is asked (set_prices; computed
 # in hetsched/policy/price.py, which names the sources). Inside a node the device is chosen by the exact loss.
 #
 # With a strand limit, a task without devices does not fit where its CPU and memory would strand more than that.
@@ -19,6 +20,8 @@ cdef enum:
     PART_KEYS = 1 << 24        # part_key is below
     RATE_BITS = 20             # rates are fixed-point with so many bits behind the point
     PRICE_STEP = 200           # tenths of a milli
+    MOST_APART = 4000          # thousandths
+    RANDOM_STREAM = 1          # random: which of many streams; two differ by about 0.1 points on openb, ten seeds each
     MOST_AMOUNT = 1 << 30      # free millicores, free MiB and rates are cut off here, so that products fit
 
 cdef int64_t START_CPU_RATE = (1000 << RATE_BITS) // 11000
@@ -53,16 +56,38 @@ cdef inline int part_key(Tables* t, DeviceRecord* device, AskRecord* ask) noexce
     if t.policy == POLICY_FIRST_FIT_:
         return 0
     if t.policy == POLICY_RANDOM_:
-        return <int> (scatter(t.changes * 64 + (device - t.devices)) >> 41)
+        return <int> (scatter((t.changes + RANDOM_STREAM) * 64 + (device - t.devices)) >> 41)
     return device.share_free
 
 
-cdef int pieces_loss(Tables* t, DeviceRecord* devices, uint32_t* pieces, int count) noexcept nogil:
+cdef int64_t apart_loss(Tables* t, DeviceRecord* devices, uint32_t* pieces, int count, NodeView* view) noexcept nogil:
+    """Tenths of a milli that what stays free is worth less because fewer whole devices stay together; below 0: it is less that stays."""
+    cdef int32_t free_milli[16]
+    cdef int16_t whole[16]
+    cdef int64_t loss = 0
+    cdef int at, kind
+    cdef DeviceRecord* device
+    memcpy(free_milli, view.free_milli, sizeof(free_milli))
+    memcpy(whole, view.whole, sizeof(whole))
+    for at in range(count):
+        device = &devices[pieces[at] & 0xFF]
+        free_milli[device.kind] -= <int32_t> (pieces[at] >> 8)
+        whole[device.kind] -= device.share_free == 1000
+    for at in range(view.kinds):
+        kind = view.kind[at]
+        loss += <int64_t> free_milli[kind] * t.prices[kind].apart[max(<int> whole[kind], 0)]
+        loss -= <int64_t> view.free_milli[kind] * t.prices[kind].apart[view.whole[kind]]
+    return loss // 100
+
+
+cdef int pieces_loss(Tables* t, DeviceRecord* devices, uint32_t* pieces, int count, NodeView* view) noexcept nogil:
     cdef int at, loss = 0
     cdef DeviceRecord* device
     for at in range(count):
         device = &devices[pieces[at] & 0xFF]
         loss += piece_loss(&t.prices[device.kind], device, pieces[at] >> 8)
+    if t.has_apart:
+        loss += <int> apart_loss(t, devices, pieces, count, view)
     return loss
 
 
@@ -110,7 +135,7 @@ cdef bint is_over_limit(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept n
 
 cdef int price_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, ClassView* shared, int span) noexcept nogil:
     """0..span - 1, least lost best. The top of the scale is what a placement gains at best: its whole devices are worth what they are,
-    its parts may lie in room that nobody else could use, and what was stranded may be used. Big tasks run off its lower end."""
+    its parts may lie in room that nobody else could use, what was stranded may be used, and what stands apart may be filled. Big tasks run off its lower end."""
     cdef NodeRecord* node = &t.nodes[slot]
     cdef int64_t gained, top = 0, below
     cdef int64_t step = PRICE_STEP * ((254 + span - 1) // span)
@@ -118,6 +143,7 @@ cdef int price_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* vie
     gained = -shared.loss - strands(t, node, shape, view)
     for ask in range(shape.ask_count):
         top -= 10000 * <int64_t> shape.asks[ask].whole
+        top += ask_milli(&shape.asks[ask]) * t.prices[shape.asks[ask].kind].apart[min(<int> shape.asks[ask].whole, 64)] // 100
     top += min(7 * shape.device_milli, <int64_t> 20000)
     below = (top + (step << 40)) // step - (gained + (step << 40)) // step  # division cuts towards 0: so that it cuts downwards
     return <int> (span - 1 - max(<int64_t> 0, min(below, <int64_t> span - 1)))

@@ -7,6 +7,10 @@ cdef class PricingDoors(TaskDoors):
     def asked(self):
         return self.t.asked
 
+    @property
+    def left(self):
+        return self.t.left
+
     def set_repair(self, int64_t repair_ns):
         if repair_ns < 0:
             raise ValueError(f"repair_ns {repair_ns} is negative")
@@ -68,7 +72,7 @@ cdef class PricingDoors(TaskDoors):
                     counted[device.kind, device.model] = counted.get((device.kind, device.model), 0) + 1000
         return counted
 
-    def set_prices(self, int kind, values, premiums, int64_t cpu_rate, int64_t memory_rate):
+    def set_prices(self, int kind, values, premiums, int64_t cpu_rate, int64_t memory_rate, apart=()):
         cdef PriceRecord* price
         cdef int at
         if not 0 <= kind < 16:
@@ -78,6 +82,9 @@ cdef class PricingDoors(TaskDoors):
         if len(values) != 1001 or values[0] != 0 or values[1000] > 1000 or any(
                 [values[at] > values[at + 1] for at in range(1000)]):
             raise ValueError("values are 1001 numbers from 0 to at most 1000 that never fall")
+        apart = list(apart)
+        if len(apart) > 65 or any([not 0 <= amount <= MOST_APART for amount in apart]) or apart != sorted(apart, reverse=True):
+            raise ValueError(f"apart is at most 65 numbers 0..{MOST_APART} that never rise")
         if any(not 0 <= model < 64 or not 0 <= premium <= 1000 for model, premium in premiums.items()):
             raise ValueError("a premium is 0..1000 thousandths, of a model 0..63")
         if not 0 <= cpu_rate <= MOST_AMOUNT or not 0 <= memory_rate <= MOST_AMOUNT:
@@ -89,6 +96,10 @@ cdef class PricingDoors(TaskDoors):
         for model, premium in premiums.items():
             price.premium[<int> model] = premium
         price.cpu_rate, price.memory_rate = cpu_rate, memory_rate
+        memset(price.apart, 0, sizeof(price.apart))
+        for at in range(len(apart)):
+            price.apart[at] = apart[at]
+        self.t.has_apart = any([self.t.prices[at].apart[0] > 0 for at in range(16)])
         if self.t.policy == POLICY_PRICE_:
             self.t.all_dirty = True
             self.t.changes += 1

@@ -102,7 +102,7 @@ cdef void view_class(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* vie
         if shape.is_wish and shared.count > 0:
             shared.islands = islands_of(devices, shared.pieces, shared.count, shape.same)
         if t.policy == POLICY_PRICE_ and shared.count >= 0:
-            shared.loss = pieces_loss(t, devices, shared.pieces, shared.count)
+            shared.loss = pieces_loss(t, devices, shared.pieces, shared.count, view)
     elif suffices(devices, node.device_count, shape):
         shared.count = 0
     shared.free_after = free_devices_after(view, shape)

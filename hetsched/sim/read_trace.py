@@ -47,7 +47,7 @@ def read_trace(
     specs = tuple(_read(nodes, ("sn", "cpu_milli", "memory_mib", "gpu"), _node))
     if len({spec.name for spec in specs}) < len(specs):
         raise ScenarioError(f"{nodes}: a node is there twice")
-    pods = list(_read(tasks, ("cpu_milli", "memory_mib", "num_gpu"), _pod))
+    pods = read_tasks(tasks)
     submissions = [
         Submission(single=True, items=[_named(pod, name)]) for (pod, _), name in zip(pods, _names(pods), strict=True)
     ]
@@ -58,6 +58,11 @@ def read_trace(
         nodes=specs,
         happenings=tuple(_timed(submissions, pods) if is_timed else _ticking(submissions, round(tick_s * 1e9))),
     )
+
+
+def read_tasks(tasks: Path) -> list[tuple[Task, int | None]]:
+    """In the order of the file, without ids, and when each is submitted if the file says so. Raises as `read_trace`."""
+    return list(_read(tasks, ("cpu_milli", "memory_mib", "num_gpu"), _pod))
 
 
 def _timed(submissions: list[Submission], pods: list[tuple[Task, int | None]]) -> list[Happening]:

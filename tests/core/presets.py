@@ -154,6 +154,7 @@ class Priced:
     premiums: dict[int, int]
     cpu_rate: int
     memory_rate: int
+    apart: tuple[int, ...] = ()
 
     def worth(self, place: Place) -> Fraction:
         premium = Fraction(self.premiums.get(place.model, 0), 1000)
@@ -164,7 +165,14 @@ class Priced:
         return devices - Fraction(stranded_cpu, 2) - Fraction(stranded_memory, 5)
 
     def gained(self, place: Place, ask: Ask, devices: tuple[int, ...]) -> Fraction:
-        return self.worth(place.after(ask, devices)) - self.worth(place)
+        after = place.after(ask, devices)
+        apart_tenths = (self.apart_of(after) - self.apart_of(place)) // 100
+        return self.worth(after) - self.worth(place) - Fraction(apart_tenths, 10)
+
+    def apart_of(self, place: Place) -> int:
+        """What its free capacity is worth less for want of whole devices beside it, thousandths of a milli."""
+        whole = place.shares.count(1000)
+        return sum(place.shares) * self.apart[whole] if whole < len(self.apart) else 0
 
     def devices(self, place: Place, ask: Ask) -> tuple[int, ...]:
         """The exact loss decides, then the tighter device, then the lower one."""

@@ -25,6 +25,10 @@ PLAIN = list(range(1001))
         ("premium", (GPU, PLAIN, {64: 1}, 0, 0)),
         ("premium", (GPU, PLAIN, {1: 1001}, 0, 0)),
         ("rate", (GPU, PLAIN, {}, -1, 0)),
+        ("never rise", (GPU, PLAIN, {}, 0, 0, [1, 2])),
+        ("never rise", (GPU, PLAIN, {}, 0, 0, [4001])),
+        ("never rise", (GPU, PLAIN, {}, 0, 0, [-1])),
+        ("never rise", (GPU, PLAIN, {}, 0, 0, [1] * 66)),
         ("rate", (GPU, PLAIN, {}, 0, (1 << 30) + 1)),
     ],
 )

@@ -222,7 +222,8 @@ class Chaos:
         values = sorted(self.random.choices(range(1001), k=1000))
         premiums = [(model, self.random.randint(0, 1000)) for model in (0, 1)]
         rates = self.random.randint(0, 1 << 30), self.random.randint(0, 1 << 20)
-        self.world.do("set_prices", self.random.randint(0, 1), [0, *values], premiums, *rates)
+        apart = sorted(self.random.choices(range(4001), k=self.random.randint(0, 65)), reverse=True)
+        self.world.do("set_prices", self.random.randint(0, 1), [0, *values], premiums, *rates, apart)
 
     def change_level(self) -> None:
         self.level(self.random.choice(self.shapes), self.random.choice(self.nodes))

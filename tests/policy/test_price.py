@@ -11,7 +11,7 @@ import pytest
 from hetsched import _core
 from hetsched._core import Core
 from hetsched.policy import Pricer
-from hetsched.policy.price import BEGUN, MOST_RATE, RATE_ONE, price
+from hetsched.policy.price import APART, BEGUN, MOST_RATE, RATE_ONE, Season, price
 
 GPU, TPU = 0, 1
 MIB, GIB = 1 << 20, 1 << 30
@@ -60,13 +60,28 @@ def test_every_kind_has_its_own() -> None:
     assert (prices[GPU].values[250], prices[TPU].values[250]) == (235, 0)
 
 
+def test_room_that_few_fit_in_is_worth_less_to_who_comes_next() -> None:
+    prices = price([(3, 1000, 0, (part(500),)), (1, 1000, 0, (whole(),))], {})[GPU]
+    # a half is of use to three of four: 470 less a quarter of 500; what is left of it is of use to nobody
+    assert (prices.loose[499], prices.loose[500], prices.loose[1000]) == (0, 345, 1000)
+    assert list(prices.loose) == sorted(prices.loose)
+
+
+def test_what_stands_apart_is_worth_less_to_who_asks_for_several() -> None:
+    demand = [(6, 1, 1, (whole(),)), (3, 1, 1, (whole(count=2),)), (1, 1, 1, (whole(count=4),))]
+    assert price(demand, {})[GPU].apart == tuple(APART * share for share in (400, 400, 100, 100))
+    assert price(demand[:1], {})[GPU].apart == (0,)
+
+
 class Watched(Core):
-    """Counts how often it is told a price."""
+    """Counts how often it is told a price, and remembers the last one."""
 
     told = 0
+    last: tuple[object, ...] = ()
 
     def set_prices(self, *arguments: object, **named: object) -> None:
         self.told += 1
+        self.last = arguments
         super().set_prices(*arguments, **named)  # type: ignore[arg-type]
 
 
@@ -81,6 +96,84 @@ def test_capacity_is_priced_after_50_100_200_tasks() -> None:
             when.append(number)
     assert when == [50, 100, 200, 400]
     assert core.told == 4
+
+
+class Town:
+    """One node of 8, one shape, and tasks that come and go."""
+
+    def __init__(self) -> None:
+        self.core = Watched(policy=_core.POLICY_PRICE)
+        self.core.add_node(64_000, 256 * GIB, [(GPU, -1, -1, -1, -1)] * 8)
+        self.queue, self.shape = (
+            self.core.add_queue(_core.NONE, 1),
+            self.core.add_shape(1000, 0, [(GPU, 2, 0, 0, 0, ())], 0),
+        )
+        self.pricer = Pricer(self.core)
+        self.asked = 0
+
+    def come(self, count: int) -> list[int]:
+        keys = [b"%d" % (self.asked + at) for at in range(count)]
+        self.asked += count
+        slots = self.core.accept(keys, template=0, shape=self.shape, queue=self.queue, qos=1, flags=0, submitted_ns=0)
+        self.pricer.turn()
+        self.core.decide(0b1111, False)
+        return list(slots)
+
+    def come_and_go(self, count: int) -> None:
+        for _ in range(count):
+            for slot in self.come(1):
+                self.core.ended(slot, _core.SUCCEEDED, 0)
+
+    def told(self) -> Season:
+        known = self.pricer.known()
+        of = known.prices[GPU]
+        values = of.loose if known.season is Season.LOOSE else of.values
+        assert (self.core.last[1], bool(self.core.last[5])) == (values, known.season is not Season.FILLING)
+        return known.season
+
+
+def test_where_nothing_leaves_duals_alone_count() -> None:
+    town = Town()
+    town.come(60)
+    assert (town.told(), town.core.left) == (Season.FILLING, 0)
+
+
+def test_where_tasks_leave_and_nobody_waits_the_next_one_counts() -> None:
+    town = Town()
+    town.come_and_go(60)
+    assert (town.told(), town.core.left) == (Season.LOOSE, 60)
+
+
+def test_where_many_wait_one_of_them_fits() -> None:
+    town = Town()
+    town.come_and_go(20)
+    town.come(20)
+    town.come(60)
+    assert town.told() is Season.WAITING
+
+
+def test_the_season_is_looked_at_again_between_two_pricings() -> None:
+    town = Town()
+    town.come_and_go(1700)
+    told = town.core.told
+    assert town.told() is Season.LOOSE
+    town.come(250)
+    town.come(250)
+    assert (town.told(), town.core.told) == (Season.WAITING, told + 1)
+
+
+def test_a_copy_goes_on_in_the_same_season() -> None:
+    town, copy = Town(), Town()
+    town.come_and_go(60)
+    copy.pricer.adopt(town.pricer.known())
+    assert (copy.told(), copy.core.last) == (Season.LOOSE, town.core.last)
+
+
+def test_after_a_load_who_is_gone_has_left() -> None:
+    town = Town()
+    town.come_and_go(10)
+    town.come(6)
+    assert Core.load(town.core.dump()).left == 10
 
 
 def test_after_a_restart_the_first_turn_prices() -> None:
