@@ -192,7 +192,8 @@ cdef struct EvictionRecord:
 
 cdef struct TemplateRecord:
     # What is known of the tasks that name a template. Owner: set_template.
-    int64_t expected_ns        # run time, 0 = unknown
+    int64_t expected_ns        # run time that few exceed, 0 = unknown
+    int64_t typical_ns         # run time that half of them exceed, 0 = as expected_ns
     int64_t efficiency_milli   # historical, -1 = unknown
 
 
@@ -398,6 +399,8 @@ cdef struct Tables:
     SeatRecord* seats          # derived
     uint32_t seats_size
     uint32_t seats_capacity
+    uint8_t strict             # no backfill: who is behind a blocked head waits. Not dumped: it is told
+    uint8_t halted             # inside decide: a head is blocked, and nobody passes it
     uint8_t seats_closed       # derived: inside decide, while those behind it are decided
     uint64_t parks             # derived: grows when somebody is parked
 

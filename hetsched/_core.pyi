@@ -44,6 +44,7 @@ LANE_BATCH: Final[int]
 LANE_IMMEDIATE: Final[int]
 ORDER_DRF: Final[int]
 ORDER_WEIGHTED: Final[int]
+ORDER_FIFO: Final[int]
 POLICY_FRAGMENT: Final[int]
 POLICY_PACK: Final[int]
 POLICY_SPREAD: Final[int]
@@ -154,7 +155,10 @@ class Core:
     def set_node_domain(self, node: int, column: int, value: int) -> None:
         """Topology label `column` (0..7) of the node has interned `value` (-1: none); see add_gang."""
     def set_order(self, order: int) -> None:
-        """Who goes first within a level: ORDER_DRF by fair share, priority, deadline; ORDER_WEIGHTED by urgency, match and efficiency."""
+        """Who goes first within a level: ORDER_DRF by fair share, priority, deadline; ORDER_WEIGHTED by urgency, match and efficiency;
+        ORDER_FIFO by submission."""
+    def set_backfill(self, backfill: bool) -> None:
+        """False: nobody goes before a blocked task or gang that goes first, unless no machine could ever take that. Not dumped."""
     def set_policy(self, policy: int) -> None: ...
     def set_overcommit(self, cpu_milli: int, memory_milli: int) -> None:
         """Most that a node lends to soft tasks beyond its own, in thousandths of its cpu and memory; 0 = nothing. No fact: it follows from
@@ -236,7 +240,7 @@ class Core:
         (template, shape, queue, qos, flags, checkpoint_ns, deadline_ns, priority). Returns their slots, an uint32 each. Refuses as `accept` does."""
     def states(self, slots: bytes) -> bytes:
         """State of each of these slots (uint32 each), a byte a slot."""
-    def set_template(self, template: int, *, expected_ns: int, efficiency_milli: int = -1) -> None:
+    def set_template(self, template: int, *, expected_ns: int, typical_ns: int = 0, efficiency_milli: int = -1) -> None:
         """Expected run time of the tasks that name this template, 0 = unknown, and their historical efficiency, -1 = unknown. No fact: follows from the words that made the template."""
     def find(self, key: bytes) -> int:
         """Slot of the task with this key, or NONE."""

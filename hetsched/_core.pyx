@@ -92,6 +92,7 @@ cdef enum:
     STOP_RECLAIM = 11
     STOP_CONSOLIDATE = 16
     AGE_MOST = 100             # points of priority
+    ORDER_FIFO_ = 2
     LOOK_BEHIND = 64           # tasks of a lane that may be passed over
 
 NONE = 0xFFFFFFFF
@@ -102,7 +103,7 @@ STATE_NAMES = ("free", "queued", "held", "backoff", "placed", "running", "stoppi
 PREEMPTIBLE, HELD_OPERATOR, HELD_DEPENDENCY, CLAIMING, DEADLINE_RELATIVE, SHAKEN = 1, 2, 4, 8, 16, 32
 DAMPED_NS = DAMPING_NS
 LANE_BATCH, LANE_IMMEDIATE = 0, 1
-ORDER_DRF, ORDER_WEIGHTED = 0, 1
+ORDER_DRF, ORDER_WEIGHTED, ORDER_FIFO = 0, 1, 2
 TERM_NAMES = ("told", "preset", "fragment", "pack", "spread", "load")
 POLICY_FRAGMENT, POLICY_PACK, POLICY_SPREAD, POLICY_FIRST_FIT, POLICY_PRICE = range(5)
 POLICY_RANDOM, POLICY_BEST_FIT, POLICY_DOT_PRODUCT, POLICY_PACKING, POLICY_CLUSTERING, POLICY_FGD = range(5, 11)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hetsched.model import DeviceAsk, DeviceSpec, NodeSpec, Resources
-from hetsched.sim.read_trace import read_tasks
+from hetsched.sim.read_trace import read_pods
 
 GIB = 1 << 30
 DAY_S = 86_400.0
@@ -92,7 +92,7 @@ def made_pool(count: int = 2000) -> Pool:
 def read_pool(tasks: Path, *, cut_s: float = DAY_S, like: Pool | None = None) -> Pool:
     """Those of a trace and what they ran for (`deletion_time` less `creation_time`), at most `cut_s`; where it does not say, as those of `like`
     ran, drawn at random."""
-    asked = [task.resources for task, _ in read_tasks(tasks)]
+    asked = [pod.task.resources for pod in read_pods(tasks)]
     with tasks.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     if "deletion_time" in rows[0]:

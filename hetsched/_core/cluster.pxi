@@ -184,7 +184,7 @@ cdef class ClusterDoors(Tabled):
         self.t.all_dirty = True
 
     def set_order(self, int order):
-        if not 0 <= order <= 1:
+        if not 0 <= order <= ORDER_FIFO_:
             raise ValueError(f"order {order} is none of ORDER_*")
         if order != self.t.order:
             self.t.order = <uint8_t> order
@@ -203,6 +203,11 @@ cdef class ClusterDoors(Tabled):
         if self.t.sharers_most != sharers_most:
             self.t.sharers_most = <uint16_t> sharers_most
             self.t.all_dirty = True
+
+    def set_backfill(self, bint backfill):
+        self.t.strict = not backfill
+        self.t.frees += 1
+        self.t.changes += 1
 
     # ------------------------------------------------------------------ queues
 

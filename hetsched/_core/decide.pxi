@@ -23,12 +23,13 @@ cdef int64_t decide_once(Tables* t, int levels, bint preempt, int lane) except -
     heal(t)
     unpark(t)
     keep_rooms_above(t, levels)
+    t.halted = False
     for qos in range(LEVELS):
-        if (levels >> qos) & 1:
+        if (levels >> qos) & 1 and not t.halted:
             code = <uint8_t> lane if lane >= 0 else LANE_IMMEDIATE_ if qos == 0 else LANE_BATCH_
             placed += mend_level(t, qos, code)
             placed += place_level(t, qos, code, preempt and may_claim(t, qos))
-            if preempt and may_claim(t, qos):
+            if preempt and may_claim(t, qos) and not t.halted:
                 claim_level(t, qos, code)
     close_seats(t, False)
     let_rooms_go(t)
@@ -74,6 +75,12 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
         if not t.seats_closed and head != NONE_ and is_behind(t, lane, head, qos):
             if preempt and claims_first(t, head, qos, code):
                 parks = 0
+            elif t.strict:
+                t.halted = has_a_place(t, head)
+                if t.halted:
+                    return placed
+                no_start(t, head)
+                head = blocked_head(t, qos)
             elif reserve(t, head):
                 close_seats(t, True)
             else:

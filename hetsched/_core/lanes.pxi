@@ -24,12 +24,12 @@ cdef inline bint is_waiting(TaskRecord* task) noexcept nogil:
 
 
 cdef inline bint goes_before(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
-    """Order within one qos level: priority and age, deadline, submission; where the order
-    is weighted the deadline first. Of equal rank the older has the greater age."""
+    """Order within one qos level: priority and age, deadline, submission; where the order is weighted the deadline first, where it is
+    fifo submission alone. Of equal rank the older has the greater age."""
     cdef TaskRecord* a = &t.tasks[one]
     cdef TaskRecord* b = &t.tasks[other]
     cdef int64_t lifted_a, lifted_b
-    if a.priority == b.priority and a.deadline_ns == b.deadline_ns:
+    if t.order == ORDER_FIFO_ or (a.priority == b.priority and a.deadline_ns == b.deadline_ns):
         return a.sequence < b.sequence
     if t.order == 1 and a.deadline_ns != b.deadline_ns:
         return a.deadline_ns < b.deadline_ns

@@ -127,6 +127,8 @@ cdef bint fairer_task(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
     cdef bint owed_a, owed_b
     if t.order == 1:
         return weighs_more(t, one, other)
+    if t.order == ORDER_FIFO_:
+        return goes_before(t, one, other)
     while t.queues[a].depth > t.queues[b].depth:
         a = t.queues[a].parent
     while t.queues[b].depth > t.queues[a].depth:

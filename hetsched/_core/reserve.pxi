@@ -10,14 +10,21 @@
 # four times; one that is told to stop is expected to need a second.
 
 cdef inline int64_t run_of(Tables* t, TaskRecord* task) noexcept nogil:
-    """Expected run time, 0 = unknown."""
+    """Run time that it is not expected to exceed, 0 = unknown: for who wants to go in front."""
     return t.templates[task.template_].expected_ns if task.template_ < t.templates_used else 0
+
+
+cdef inline int64_t typical_run_of(Tables* t, TaskRecord* task) noexcept nogil:
+    """Run time of half of the like, 0 = unknown: for who runs. Both guesses err to the head's good: its nodes are found soon, and kept free."""
+    if task.template_ < t.templates_used and t.templates[task.template_].typical_ns > 0:
+        return t.templates[task.template_].typical_ns
+    return run_of(t, task)
 
 
 cdef int64_t end_of(Tables* t, AllocationRecord* record) noexcept nogil:
     """When it is expected to be over; NEVER if nobody knows."""
     cdef TaskRecord* task = &t.tasks[record.task]
-    cdef int64_t run_ns = run_of(t, task)
+    cdef int64_t run_ns = typical_run_of(t, task)
     cdef int64_t begun_ns = record.started_ns if record.started_ns > 0 else record.placed_ns
     if task.state == STOPPING_:
         begun_ns = task.changed_ns
@@ -162,6 +169,25 @@ cdef int find_start(Tables* t, Head* head, int64_t* start_ns) except -1 nogil:
     return 0
 
 
+cdef bint has_a_place(Tables* t, uint32_t task) except -1 nogil:
+    """It would fit if nothing ran. Who never can is waited for by nobody."""
+    cdef Head head
+    cdef uint32_t at, lifted = 0
+    cdef bint fits
+    t.ends_size = 0
+    for at in range(t.allocations_used):
+        if t.allocations[at].is_live:
+            grow(<void**> &t.ends, &t.ends_capacity, sizeof(EndRecord), <uint64_t> t.ends_size + 1)
+            t.ends[t.ends_size].allocation = at
+            t.ends_size += 1
+    gather_head(t, task, &head)
+    lift_ends(t, &lifted, t.ends_size)
+    fits = can_sit(t, &head)
+    lift_ends(t, &lifted, 0)
+    drop_slots(&head.members)
+    return fits
+
+
 # ---------------------------------------------------------------- whose turn it would be
 
 cdef inline bint is_reserved_for(Tables* t, uint32_t task) noexcept nogil:
@@ -261,7 +287,7 @@ cdef int reserve(Tables* t, uint32_t task) except -1 nogil:
     cdef int64_t start_ns
     cdef uint32_t at
     cdef bint is_good = stands(t, task)
-    if is_good and t.now_ns - t.reserved_at_ns < REVIEW_NS:
+    if is_good and t.now_ns - t.reserved_at_ns < max(REVIEW_NS, (t.reserved_ns - t.reserved_at_ns) // 16):
         return 1
     gather_head(t, task, &head)
     find_start(t, &head, &start_ns)

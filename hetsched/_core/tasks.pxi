@@ -170,9 +170,9 @@ cdef class TaskDoors(TermDoors):
             states[at] = self.t.tasks[slot].state
         return bytes(states)
 
-    def set_template(self, uint32_t template, *, int64_t expected_ns, int64_t efficiency_milli=-1):
+    def set_template(self, uint32_t template, *, int64_t expected_ns, int64_t typical_ns=0, int64_t efficiency_milli=-1):
         cdef Tables* t = &self.t
-        if expected_ns < 0 or template >= 1 << 28:
+        if min(expected_ns, typical_ns) < 0 or template >= 1 << 28:
             raise ValueError(f"template {template} with expected_ns {expected_ns}: neither negative nor 2^28 templates")
         if not -1 <= efficiency_milli <= 1000:
             raise ValueError(f"efficiency_milli {efficiency_milli} is not 0..1000, or -1 for unknown")
@@ -181,6 +181,7 @@ cdef class TaskDoors(TermDoors):
             t.templates[t.templates_used].efficiency_milli = -1
             t.templates_used += 1
         t.templates[template].expected_ns = expected_ns
+        t.templates[template].typical_ns = typical_ns
         t.templates[template].efficiency_milli = efficiency_milli
 
     # ------------------------------------------------------------------ heard

@@ -17,7 +17,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tick", type=float, default=0.001, metavar="SECONDS", help="between tasks without times (0.001)"
     )
-    parser.add_argument("--policy", metavar="NAME", help="how nodes are ranked; several with commas: a table")
+    parser.add_argument(
+        "--policy",
+        metavar="NAME",
+        help="how nodes are ranked; several with commas: a table; NAME+key=value: with a key of its own",
+    )
     parser.add_argument(
         "--set", action="append", default=[], metavar="a.b=c", help="a key of the configuration; may repeat"
     )
@@ -36,7 +40,7 @@ def _simulate(options: argparse.Namespace) -> int:
         raise Usage("--nodes and --tasks go together")
     if options.policy is not None:
         for name in options.policy.split(","):
-            _check_policy(name.strip())
+            _check_policy(name.strip().partition("+")[0])
     return simulate(
         options.scenario,
         nodes=options.nodes,

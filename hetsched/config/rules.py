@@ -38,7 +38,7 @@ TERMS = (
     "spread",
     "load",
 )
-ORDERS = ("drf", "weighted")
+ORDERS = ("drf", "weighted", "fifo")
 MOVES = ("off", "lower", "equal")
 DURABILITIES = ("fsync", "replicated", "relaxed")
 LOG_LEVELS = ("debug", "info", "warning", "error")

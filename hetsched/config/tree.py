@@ -82,6 +82,12 @@ class Graphs(Section, frozen=True, kw_only=True):
     bandwidth_bytes: int = 1_250_000_000
 
 
+class Backfill(Section, frozen=True, kw_only=True):
+    """Going before a blocked head."""
+
+    enabled: bool = True
+
+
 class Overcommit(Section, frozen=True, kw_only=True):
     """Most that a node promises of its cpu and memory, over what it has; 1 = off. What is promised beyond the node is what tasks hold and
     do not use, as measured, and only tasks with `guarantee: best_effort` stand on it."""
@@ -197,6 +203,7 @@ class Config(Section, frozen=True, kw_only=True):
     """The whole tree."""
 
     order: str = "drf"
+    sharing: bool = True
     reject_unsatisfiable: bool = False
     server: Server = Server()
     batch: Batch = Batch()
@@ -205,6 +212,7 @@ class Config(Section, frozen=True, kw_only=True):
     preemption: Preemption = Preemption()
     gang: Gang = Gang()
     graphs: Graphs = Graphs()
+    backfill: Backfill = Backfill()
     overcommit: Overcommit = Overcommit()
     feedback: Feedback = Feedback()
     defaults: Defaults = Defaults()

@@ -103,14 +103,17 @@ class Profiles:
         self.changed: set[Class] = set()
         self.learned = 0
         self._by_class: dict[Class, dict[str, Profile]] = {}
+        self._pooled: dict[Class, tuple[float, float]] = {}
 
-    def learn(self, task: Task, model: str, run_ms: int) -> None:
-        """An attempt of the task succeeded on a device of this model ("" = on cores) after so long."""
-        key = (task_type(task), model, size_class(task.resources))
+    def learn(self, task: Task, model: str, run_ms: int) -> int:
+        """An attempt of the task succeeded on a device of this model ("" = on cores) after so long. Returns runs learned of the like."""
+        of_type, size = class_of(task)
+        key = (of_type, model, size)
         profile = self.by_key.get(key) or Profile(*key, times_ms=[])
         self._drop(key)
         profile.learn(max(1, run_ms), None if task.estimate is None else max(1, round(task.estimate * 1000)))
         self.put(profile)
+        return profile.runs
 
     def put(self, profile: Profile) -> None:
         """It is the newest, and the one of its key."""
@@ -119,6 +122,7 @@ class Profiles:
         self.learned += profile.runs
         self._by_class.setdefault(profile.of_class, {})[profile.model] = profile
         self.changed.add(profile.of_class)
+        self._pooled.pop(profile.of_class, None)
         while len(self.by_key) > self.limit:
             self._drop(next(iter(self.by_key)))
 
@@ -127,6 +131,7 @@ class Profiles:
         if old is None:
             return
         self.learned -= old.runs
+        self._pooled.pop(old.of_class, None)
         models = self._by_class[old.of_class]
         del models[old.model]
         if not models:
@@ -136,8 +141,7 @@ class Profiles:
 
     def predict(self, task: Task, model: str | None = None) -> Prediction | None:
         """How long an attempt will run; `model` None: wherever it will be, so the slowest of the known models. None: nobody knows."""
-        key_type, size = task_type(task), size_class(task.resources)
-        models = self._by_class.get((key_type, size), {})
+        models = self._by_class.get(class_of(task), {})
         known = [p for p in models.values() if p.is_known and model in (None, p.model)]
         if known and (task.estimate is None or all(profile.beats_estimates for profile in known)):
             return Prediction(
@@ -145,16 +149,28 @@ class Profiles:
             )
         return None if task.estimate is None else Prediction(task.estimate, task.estimate, "estimate")
 
-    def expected_s(self, task: Task) -> float:
-        """Run time in seconds that reservations count with, 0 = nobody knows: what was learned (nine in ten end by then) where that beats
-        the submitter's estimate, the estimate, the duration of a lease, the time limit."""
+    def expected_s(self, task: Task) -> tuple[float, float]:
+        """Run times in seconds that reservations count with, 0 = nobody knows: what was learned (nine in ten end by the first, half by the
+        second, on whatever model) where that beats the submitter's estimate, the estimate, the duration of a lease, the time limit."""
         learned = None if task.estimate is None and task.duration is not None else self.predict(task)
+        if learned is not None and learned.source == "learned":
+            p50_s, p90_s = self._pooled_s(class_of(task))
+            return min(p90_s, MOST_EXPECTED_S), min(p50_s, MOST_EXPECTED_S)
         said = (learned.p90_s if learned is not None else None, task.duration, task.time_limit)
-        return next((min(seconds, MOST_EXPECTED_S) for seconds in said if seconds), 0.0)
+        expected_s = next((min(seconds, MOST_EXPECTED_S) for seconds in said if seconds), 0.0)
+        return expected_s, expected_s
+
+    def _pooled_s(self, of_class: Class) -> tuple[float, float]:
+        """Median and ninth decile of the kept runs on all models together."""
+        if of_class not in self._pooled:
+            times_ms = sorted(ms for profile in self._by_class[of_class].values() for ms in profile.times_ms)
+            last = len(times_ms) - 1
+            self._pooled[of_class] = times_ms[last // 2] / 1000, times_ms[last * 9 // 10] / 1000
+        return self._pooled[of_class]
 
     def efficiency_milli(self, task: Task) -> int:
         """Mean speed of such tasks over the device models that ran some, of the fastest; -1 = fewer than two did."""
-        medians_ms = [shown.median_ms for shown in self.shown(task_type(task), size_class(task.resources)).values()]
+        medians_ms = [shown.median_ms for shown in self.shown(*class_of(task)).values()]
         if len(medians_ms) < 2:
             return UNKNOWN_MILLI
         return sum(1000 * min(medians_ms) // median_ms for median_ms in medians_ms) // len(medians_ms)
@@ -189,6 +205,11 @@ class Profiles:
         for profile in saved:
             self.put(profile)
         self.changed.clear()
+
+
+def class_of(task: Task) -> Class:
+    """Type and size of a task."""
+    return task_type(task), size_class(task.resources)
 
 
 def size_class(resources: Resources) -> str:

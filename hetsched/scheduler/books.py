@@ -35,6 +35,9 @@ from hetsched.scheduler.trying import Trying
 from hetsched.scheduler.uses import Uses, beyond
 
 QOS_OF_LEVEL = tuple(sorted(Qos, key=lambda qos: qos.level))
+TOLD_RUNS, TOLD_EVERY = 8, 64
+"""Tasks that are there already hear of each of the first runs of their class, then of every so manieth: the kept ones are others then."""
+
 OUTCOME = {
     **dict.fromkeys(EVICTIONS, "preempted"),
     Reason.NODE_LOST: "lost",
@@ -55,6 +58,7 @@ class Books:
         self.queues = Queues(core, self.kinds, config.preemption.queue_delay)
         self.templates = Templates(core, self.kinds, self.models, self.cluster)
         self.templates.is_typed = is_blended(config.policy)
+        self.templates.shares = config.sharing
         self.profiles = Profiles(config.limits.profiles)
         self.learns = True  # not in a copy that only plays at running (rehearse/image.py)
         self.gangs = Gangs(core, self.cluster)
@@ -155,11 +159,7 @@ class Books:
         """The template that `count` more tasks name; a new one is told to the core."""
         template = self.templates.use(slot, body, count)
         if template.users == count:
-            self.core.set_template(
-                slot,
-                expected_ns=round(self.profiles.expected_s(template.task) * 1e9),
-                efficiency_milli=self.profiles.efficiency_milli(template.task),
-            )
+            self._tell_expected(slot)
         return template
 
     def _apply_node(self, word: words.NodeKnown) -> None:
@@ -251,7 +251,21 @@ class Books:
         if self.feedback is not None and attempt.predicted_ms:
             use = self.uses.by_task.get(task)
             self.feedback.observe(attempt.predicted_ms, run_ms, -1 if use is None else use.mean_milli(self.now_ns))
-        self.profiles.learn(body, model, run_ms)
+        runs = self.profiles.learn(body, model, run_ms)
+        if runs <= TOLD_RUNS or runs % TOLD_EVERY == 0:
+            for slot in self.templates.alike(body):
+                self._tell_expected(slot)
+
+    def _tell_expected(self, slot: int) -> None:
+        """What reservations count with for tasks of this template."""
+        task = self.templates.task(slot)
+        expected_s, typical_s = self.profiles.expected_s(task)
+        self.core.set_template(
+            slot,
+            expected_ns=round(expected_s * 1e9),
+            typical_ns=round(typical_s * 1e9),
+            efficiency_milli=self.profiles.efficiency_milli(task),
+        )
 
     def _record_over(self, fact: tuple[Any, ...]) -> None:
         task, reason = fact[1], Reason(fact[-1])

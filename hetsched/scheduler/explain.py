@@ -118,7 +118,7 @@ class Explain:
             )
         yield from self._gang(row)
         yield from self._limits(body)
-        yield from reservations.reasons(self.world, task, row, self.books.profiles.expected_s(body))
+        yield from reservations.reasons(self.world, task, row, self.books.profiles.expected_s(body)[0])
         yield self._room(row, body)
 
     def _held(self, task: int, row: TaskRow, body: Task) -> Iterator[Found]:

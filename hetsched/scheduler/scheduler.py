@@ -56,6 +56,7 @@ PRESETS = {
     # nodes by weights that every shape has (ranking); devices as pack takes them
     **dict.fromkeys(BLENDED, _core.POLICY_PACK),
 }
+ORDERS = {"drf": _core.ORDER_DRF, "weighted": _core.ORDER_WEIGHTED, "fifo": _core.ORDER_FIFO}
 
 
 MOVES = {"off": _core.MOVE_NEVER, "lower": _core.MOVE_LOWER, "equal": _core.MOVE_EQUAL}
@@ -100,7 +101,8 @@ class Scheduler:
         self._immediate = sum(1 << level for level in self.books.immediate)
         self._batch = 0b1111 & ~self._immediate
         self.world.drain = self._drain
-        self.core.set_order(_core.ORDER_WEIGHTED if config.order == "weighted" else _core.ORDER_DRF)
+        self.core.set_order(ORDERS[config.order])
+        self.core.set_backfill(config.backfill.enabled)
         self.core.set_policy(PRESETS[config.policy.preset])
         self.core.set_strand_limit(config.policy.strand_limit)
         self.books.steer()

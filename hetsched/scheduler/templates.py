@@ -13,6 +13,7 @@ import msgspec
 from hetsched._core import Core
 from hetsched.model import DeviceAsk, Guarantee, NodeSpec, Qos, Resources, Task, Toleration
 from hetsched.policy.classify import task_type
+from hetsched.policy.profiles import Class, class_of
 from hetsched.scheduler.cluster import Cluster
 from hetsched.scheduler.intern import Interned
 
@@ -95,8 +96,17 @@ def level_of(shape: ShapeKey, node: NodeSpec) -> int:
     return LEVEL_PLAIN
 
 
+def _whole_devices(resources: Resources) -> Resources:
+    """Parts rounded up."""
+    asks = (
+        msgspec.structs.replace(ask, whole=ask.whole + ask.parts, parts=0, part_milli=0) for ask in resources.devices
+    )
+    return msgspec.structs.replace(resources, devices=tuple(asks))
+
+
 class Templates:
-    """Interns templates and shapes, and tells the core of both. `is_typed`: shapes differ by type of task and pattern too."""
+    """Interns templates and shapes, and tells the core of both. `is_typed`: shapes differ by type of task and pattern too.
+    `shares`: else who asks for part of a device gets a whole one."""
 
     def __init__(self, core: Core, kinds: Interned, models: Interned, cluster: Cluster) -> None:
         self._core = core
@@ -104,8 +114,10 @@ class Templates:
         self._models = models
         self._cluster = cluster
         self.is_typed = False
+        self.shares = True
         self.by_slot: dict[int, Template] = {}
         self._by_body: dict[bytes, Template] = {}
+        self._by_class: dict[Class, dict[int, None]] = {}
         self._free: list[int] = []
         self.shapes: list[ShapeKey] = []
         self._shape_slot: dict[bytes, int] = {}
@@ -143,6 +155,7 @@ class Templates:
         if self._free:
             self._free.pop()
         task = decode_body(body)
+        self._by_class.setdefault(class_of(task), {})[slot] = None
         return Template(slot=slot, body=body, task=task, shape=self.intern_shape(task))
 
     def drop(self, slot: int) -> None:
@@ -152,7 +165,12 @@ class Templates:
             self._enter(msgspec.structs.replace(template, users=template.users - 1))
             return
         del self.by_slot[slot], self._by_body[template.body]
+        del self._by_class[class_of(template.task)][slot]
         self._free.append(slot)
+
+    def alike(self, task: Task) -> list[int]:
+        """Templates of the task's type and size, in order: what is learned of one is expected of all."""
+        return sorted(self._by_class.get(class_of(task), ()))
 
     # -- shapes
 
@@ -163,9 +181,8 @@ class Templates:
             same = SAME_CODES.get(task.topology.same, 0)
             is_wish = same != 0 and not task.topology.required
         soft = task.guarantee is Guarantee.best_effort and task.qos is not Qos.critical
-        key = ShapeKey(
-            task.resources, task.node_selector, task.tolerations, task.data, same, soft=soft, is_wish=is_wish
-        )
+        resources = task.resources if self.shares else _whole_devices(task.resources)
+        key = ShapeKey(resources, task.node_selector, task.tolerations, task.data, same, soft=soft, is_wish=is_wish)
         if self.is_typed:
             key = msgspec.structs.replace(key, task_type=task_type(task), pattern=task.pattern)
         return key
@@ -230,3 +247,4 @@ class Templates:
         self._shape_slot = {_encode(key): slot for slot, key in enumerate(self.shapes)}
         for template in templates:
             self._enter(template)
+            self._by_class.setdefault(class_of(template.task), {})[template.slot] = None

@@ -66,7 +66,8 @@ class Engine:
         self.now_ns = 0
         self._watchers = watchers
         self._tasks: dict[str, Task] = {}
-        self._asked: dict[int, Submission] = {}
+        self._asked: dict[int, tuple[Submission, float | None]] = {}
+        self._truths_s: dict[str, float] = {}
         self._tickets = 0
         self._agenda = Agenda()
         self.machines = Machines(
@@ -75,6 +76,7 @@ class Engine:
             round(scenario.config.agent.lease * NS),
             self._tasks.__getitem__,
             scenario.speeds,
+            self._truths_s,
             measures=is_measuring(scenario.config),
         )
         self.machines.fetch_ns = self._fetch_ns
@@ -190,19 +192,21 @@ class Engine:
     def _submit(self, one: Happening) -> list[Input]:
         self._tickets += 1
         submission = one.what.submission if isinstance(one.what, Drop) else one.what
-        self._asked[self._tickets] = submission
+        self._asked[self._tickets] = submission, one.runs_s
         if isinstance(one.what, Drop):
             self._to_drop.update((item.id, None) for item in submission.items if item.id is not None)
         return [Submit(ticket=self._tickets, submission=submission)]
 
     def _answered(self, reply: Reply) -> None:
         """Now the ids of accepted tasks are known; those without one in the file got theirs."""
-        submission = self._asked.pop(reply.ticket, None)
+        submission, runs_s = self._asked.pop(reply.ticket, (None, None))
         if submission is None or not isinstance(reply.value, SubmitReply):
             return
         for item, ident in zip(submission.items, reply.value.ids, strict=True):
             if ident is not None and not isinstance(item, Rejection):
                 self._tasks[ident] = item
+                if runs_s is not None:
+                    self._truths_s.setdefault(ident, runs_s)
                 for watcher in self._watchers:
                     watcher.submitted(msgspec.structs.replace(item, id=ident), self.now_ns)
 

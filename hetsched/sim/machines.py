@@ -6,7 +6,7 @@ another session are ignored, and the end of an attempt is told again at the next
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
@@ -63,8 +63,8 @@ class SimNode(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Machines:
-    """All nodes. `task_of` gives the body that was submitted under an id, `speeds` how fast it truly runs where. `measures`: what tasks use
-    is told, when it changes."""
+    """All nodes. `task_of` gives the body that was submitted under an id, `speeds` how fast it truly runs where, `truths_s` how long it runs at
+    speed 1 where the scheduler is not told. `measures`: what tasks use is told, when it changes."""
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class Machines:
         lease_ns: int,
         task_of: Callable[[str], Task],
         speeds: Speeds,
+        truths_s: Mapping[str, float],
         measures: bool = False,
     ) -> None:
         self.nodes = {spec.name: SimNode(spec=spec) for spec in nodes}
@@ -82,6 +83,7 @@ class Machines:
         self._task_of = task_of
         self._speeds = speeds
         self.fetch_ns: Callable[[str, str], int] = lambda task, node: 0
+        self._truths_s = truths_s
         self._secured_ns: dict[str, int] = {}
         self._measures = measures
 
@@ -171,8 +173,9 @@ class Machines:
             done_before_ns=self._secured_ns.get(order.task, 0),
         )
         node.attempts[key] = self.live[order.task] = attempt
-        if order.duration_s is not None:
-            left_ns = max(0, round(order.duration_s * NS) - attempt.done_before_ns)
+        duration_s = self._truths_s.get(order.task, order.duration_s)
+        if duration_s is not None:
+            left_ns = max(0, round(duration_s * NS) - attempt.done_before_ns)
             self._agenda.enter(
                 now_ns + attempt.fetch_ns + round(left_ns / attempt.speed), partial(self._finished, attempt)
             )

@@ -1,8 +1,9 @@
 """Traces as CSV in the columns of the openb trace, into a `Scenario` (CONTRACT, section 5, last paragraph).
 
     nodes: sn,cpu_milli,memory_mib,gpu,model
-    tasks: name|pod,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec[,qos][,submit_s,duration_s]
+    tasks: name|pod,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec[,qos][,submit_s,duration_s|run_s][,estimate_s][,kind][,queue][,gang]
 
+`duration_s` is told to the scheduler; `run_s` is how long a task truly runs, and it is not. `gang`: so many tasks of this row, all or none.
 With times the replay is timed. Without, tasks come one a tick in file order, never leave, and one that does not fit at its decision
 is dropped: the FGD protocol (Weng et al., USENIX ATC 2023). Nothing is evicted then, because there nothing ever leaves.
 """
@@ -20,7 +21,18 @@ import msgspec
 
 from hetsched import config as configuration
 from hetsched.errors import ConfigError, ScenarioError
-from hetsched.model import DeviceAsk, DeviceSpec, Guarantee, NodeSpec, Qos, Resources, Submission, Task
+from hetsched.model import (
+    DeviceAsk,
+    DeviceSpec,
+    GangRef,
+    Guarantee,
+    NodeSpec,
+    Qos,
+    Rejection,
+    Resources,
+    Submission,
+    Task,
+)
 from hetsched.sim.scenario import Drop, Happening, Scenario
 
 MIB = 2**20
@@ -44,34 +56,47 @@ def read_trace(
     """Both files as one scenario. Raises ScenarioError naming file, line and column."""
     if not (0 < tick_s <= 3600):
         raise ScenarioError("--tick must be above 0 and at most 3600 seconds")
-    specs = tuple(_read(nodes, ("sn", "cpu_milli", "memory_mib", "gpu"), _node))
-    if len({spec.name for spec in specs}) < len(specs):
-        raise ScenarioError(f"{nodes}: a node is there twice")
-    pods = read_tasks(tasks)
-    submissions = [
-        Submission(single=True, items=[_named(pod, name)]) for (pod, _), name in zip(pods, _names(pods), strict=True)
-    ]
-    is_timed = bool(pods) and all(submit_ns is not None for _, submit_ns in pods)
+    specs = read_nodes(nodes)
+    pods = read_pods(tasks)
+    is_timed = bool(pods) and all(pod.submit_ns is not None for pod in pods)
     return Scenario(
         config=_config(policy, is_timed, sets),
         seed=seed or 0,
         nodes=specs,
-        happenings=tuple(_timed(submissions, pods) if is_timed else _ticking(submissions, round(tick_s * 1e9))),
+        happenings=tuple(timed(pods) if is_timed else _ticking(pods, round(tick_s * 1e9))),
     )
 
 
-def read_tasks(tasks: Path) -> list[tuple[Task, int | None]]:
-    """In the order of the file, without ids, and when each is submitted if the file says so. Raises as `read_trace`."""
-    return list(_read(tasks, ("cpu_milli", "memory_mib", "num_gpu"), _pod))
+def read_nodes(path: Path) -> tuple[NodeSpec, ...]:
+    """The nodes file. Raises ScenarioError naming file, line and column."""
+    specs = tuple(_read(path, ("sn", "cpu_milli", "memory_mib", "gpu"), _node))
+    if len({spec.name for spec in specs}) < len(specs):
+        raise ScenarioError(f"{path}: a node is there twice")
+    return specs
 
 
-def _timed(submissions: list[Submission], pods: list[tuple[Task, int | None]]) -> list[Happening]:
-    out = [Happening(at_ns or 0, "submit", one) for one, (_, at_ns) in zip(submissions, pods, strict=True)]
+def read_pods(path: Path) -> list[Pod]:
+    """The tasks file, a row each. Raises ScenarioError likewise."""
+    return list(_read(path, ("cpu_milli", "memory_mib", "num_gpu"), _pod))
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A row: the task without its id (`name` holds what the file calls it), and what else the file knows."""
+
+    task: Task
+    submit_ns: int | None
+    runs_s: float | None
+    gang: int
+
+
+def timed(pods: list[Pod]) -> list[Happening]:
+    """Each is submitted when its row says."""
+    out = [Happening(pod.submit_ns or 0, "submit", one, pod.runs_s) for pod, one in _submissions(pods)]
     return sorted(out, key=lambda one: one.at_ns)
 
 
-def _ticking(submissions: list[Submission], tick_ns: int) -> Iterator[Happening]:
-    for number, one in enumerate(submissions):
+def _ticking(pods: list[Pod], tick_ns: int) -> Iterator[Happening]:
+    for number, (_, one) in enumerate(_submissions(pods)):
         yield Happening((number + 1) * tick_ns, "submit", Drop(one))
 
 
@@ -115,8 +140,7 @@ def _node(row: Row) -> NodeSpec:
     )
 
 
-def _pod(row: Row) -> tuple[Task, int | None]:
-    """The task without its id (`name` holds what the file calls it), and when it is submitted."""
+def _pod(row: Row) -> Pod:
     word = row.get("qos", "")
     if word not in QOS:
         raise ValueError(f"qos is {word!r}, must be one of {', '.join(filter(None, QOS))}")
@@ -131,8 +155,12 @@ def _pod(row: Row) -> tuple[Task, int | None]:
             cpu_milli=_whole(row, "cpu_milli"), memory_bytes=_whole(row, "memory_mib") * MIB, devices=_ask(row)
         ),
         duration=duration_s if submit_s is not None else None,
+        estimate=_seconds(row, "estimate_s"),
+        kind=row.get("kind") or "batch",
+        queue=row.get("queue") or "default",
     )
-    return task, None if submit_s is None else round(submit_s * 1e9)
+    submit_ns = None if submit_s is None else round(submit_s * 1e9)
+    return Pod(task, submit_ns, _seconds(row, "run_s"), _whole(row, "gang", 100_000))
 
 
 def _ask(row: Row) -> tuple[DeviceAsk, ...]:
@@ -148,12 +176,12 @@ def _ask(row: Row) -> tuple[DeviceAsk, ...]:
     return (DeviceAsk(kind="gpu", parts=count, part_milli=milli, models=models, ordered=False),)
 
 
-def _names(pods: list[tuple[Task, int | None]]) -> Iterator[str]:
+def _names(pods: list[Pod]) -> Iterator[str]:
     """Ids: as in the file; a name that comes again (a trace drawn with replacement) gets its number."""
     seen: dict[str, int] = {}
     taken: set[str] = set()
-    for pod, _ in pods:
-        base = _identifier(pod.name or "pod")
+    for pod in pods:
+        base = _identifier(pod.task.name or "pod")
         name = base
         while name in taken:
             seen[base] = seen.get(base, 1) + 1
@@ -162,8 +190,19 @@ def _names(pods: list[tuple[Task, int | None]]) -> Iterator[str]:
         yield name
 
 
-def _named(pod: Task, name: str) -> Task:
-    return msgspec.structs.replace(pod, id=name, name=None)
+def _submissions(pods: list[Pod]) -> Iterator[tuple[Pod, Submission]]:
+    for pod, name in zip(pods, _names(pods), strict=True):
+        yield pod, _submission(pod, name)
+
+
+def _submission(pod: Pod, name: str) -> Submission:
+    if pod.gang == 0:
+        return Submission(single=True, items=[msgspec.structs.replace(pod.task, id=name, name=None)])
+    gang = GangRef(id=name, size=pod.gang, min_size=pod.gang)
+    members: list[Task | Rejection] = [
+        msgspec.structs.replace(pod.task, id=f"{name}-{at}", name=None, gang=gang) for at in range(pod.gang)
+    ]
+    return Submission(single=False, items=members)
 
 
 def _identifier(text: str) -> str:

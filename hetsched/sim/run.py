@@ -45,8 +45,7 @@ def simulate(
     out: TextIO = sys.stdout,
 ) -> int:
     """Run it and print the summary to `out`; complaints go to standard error. Returns the exit code. `tick`: seconds. `sets`:
-    configuration keys, "a.b=c". Several presets in
-    `policy`, with commas: once each, and a table."""
+    configuration keys, "a.b=c". Several presets in `policy`, with commas, each with keys of its own after a "+": once each, and a table."""
     try:
         if policy is not None and "," in policy:
             if events is not None or placements is not None:
@@ -75,11 +74,18 @@ def _read(
     tick: float,
     sets: Sequence[str],
 ) -> Scenario:
+    policy, sets = _split(policy, sets)
     if scenario is not None and nodes is None and tasks is None:
         return read_scenario(load_scenario(scenario), policy=policy, seed=seed, sets=sets)
     if scenario is None and nodes is not None and tasks is not None:
         return read_trace(nodes, tasks, tick_s=tick, policy=policy, seed=seed, sets=sets)
     raise ScenarioError("give either a scenario file or both --nodes and --tasks")
+
+
+def _split(policy: str | None, sets: Sequence[str]) -> tuple[str | None, Sequence[str]]:
+    """`NAME+key=value+key=value`: a preset with more keys, which go before those of `--set`."""
+    name, *keys = (policy or "").split("+")
+    return name or None, [*sets, *keys]
 
 
 def _names(policies: str) -> list[str]:

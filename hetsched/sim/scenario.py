@@ -27,11 +27,13 @@ VERBS = (
 
 
 class Happening(msgspec.Struct, frozen=True):
-    """Something that the file makes happen. `what` depends on `verb`: a Submission; for the others see `read_scenario`."""
+    """Something that the file makes happen. `what` depends on `verb`: a Submission; for the others see `read_scenario`.
+    `runs_s`: how long each submitted task truly runs, where the scheduler is not told."""
 
     at_ns: int
     verb: str
     what: Any
+    runs_s: float | None = None
 
 
 class Drop(msgspec.Struct, frozen=True):

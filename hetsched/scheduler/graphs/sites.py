@@ -177,7 +177,10 @@ class Sites:
         """How long a live task is expected to go on."""
         attempt = self.books.attempts.live.get(task)
         piece = self.books.graphs.of_task(task)
-        expected_s = self.books.profiles.expected_s(self.books.body(task)) if piece is None else piece[1].seconds
+        if piece is not None:
+            expected_s = piece[1].seconds
+        else:
+            _, expected_s = self.books.profiles.expected_s(self.books.body(task))
         elapsed_s = 0.0 if attempt is None else (now_ns - began_ns(attempt)) / 1e9
         if expected_s > elapsed_s:
             return expected_s - elapsed_s
