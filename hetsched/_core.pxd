@@ -451,6 +451,8 @@ cdef struct Tables:
     uint32_t mix_classes            # derived
     PriceRecord* prices        # by kind; see price
     int64_t strand_limit       # price: milli of devices that a core of a task without devices may strand, 0 = any amount. Not dumped: it is told
+    int64_t patience_ns        # price: how long a task may wait for a place that leaves a rest of use; see patience. Not dumped: it is told
+    uint16_t scarce            # a bit a kind of which little is free. Derived, but for what lies between the two marks. Owner: patience
     uint64_t asked             # derived: device tasks accepted, those before a load by popularity
     uint64_t left              # derived: device tasks that gave back what they held, those before a load as far as it can be told
     uint8_t has_apart          # derived: some kind's `apart` is not all 0

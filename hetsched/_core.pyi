@@ -307,6 +307,11 @@ class Core:
         """A task waits so long before it may evict: in this queue and those below it that say nothing else, or (NONE) everywhere else. Not dumped."""
     def set_strand_limit(self, milli: int) -> None:
         """POLICY_PRICE: a task without devices fits only where it strands at most so many milli of devices a core; 0 = anywhere. Not dumped."""
+    def set_patience(self, patience_ns: int) -> None:
+        """POLICY_PRICE, where below 10 % of a kind are free: a task that could only leave a rest of no use waits so long from its submission; 0 (as
+        made) = not at all. Not dumped."""
+    def waits_until(self, task: int) -> int | None:
+        """Until when the task, or the one ahead of it with its shape, waits by that rule; None: it does not."""
     def demand(self) -> list[tuple[int, int, int, tuple[tuple[int, int, int, int, int], ...]]]:
         """(times asked, cpu_milli, memory_bytes, asks (kind, whole, parts, part_milli, mask of models or 0)) of every device shape that was
         asked for, placed or not; counts are halved now and then."""

@@ -4,10 +4,11 @@
 # before the next level may take what is free, so nothing is placed below and evicted in the same call.
 
 cdef int64_t decide_levels(Tables* t, int levels, bint preempt, int lane) except -1 nogil:
-    """With a strand limit again until nothing is placed: who takes the last device of a node lets those in who would have stranded it."""
+    """Where some wait by choice again until nothing is placed: who takes the last device of a node lets those in who would have stranded it,
+    and who takes a part of a device those who fill it."""
     cdef int64_t placed = decide_once(t, levels, preempt, lane)
     cdef int64_t more = placed
-    while t.strand_limit > 0 and more > 0:
+    while (t.strand_limit > 0 or t.scarce != 0) and more > 0:
         more = decide_once(t, levels, preempt, lane)
         placed += more
     return placed
@@ -20,6 +21,7 @@ cdef int64_t decide_once(Tables* t, int levels, bint preempt, int lane) except -
     t.rounds += 1
     age_lanes(t)
     let_time_tell(t)
+    see_scarce(t)
     heal(t)
     unpark(t)
     keep_rooms_above(t, levels)
@@ -54,10 +56,14 @@ cdef int unpark(Tables* t) except -1 nogil:
     return 0
 
 
-cdef inline bint may_try(Tables* t, LaneRecord* lane) noexcept nogil:
+cdef bint may_try(Tables* t, LaneRecord* lane) noexcept nogil:
     """Without nodes nobody; a shape parked before it got a column may, and gets one when its head is tried."""
     cdef ShapeRecord* shape = &t.shapes[lane.shape]
     if t.nodes_used == 0:
+        return False
+    cdef int64_t until_ns = waits_until(t, lane)
+    if until_ns > 0:
+        look_again(t, until_ns)
         return False
     return (shape.column == NONE_ or best_byte(t, shape) != 0) and within_limits(t, lane.queue, shape)
 
@@ -168,6 +174,8 @@ cdef uint32_t wished_node(Tables* t, uint32_t task, ShapeRecord* shape) noexcept
         node = t.wishes.at[at + 1]
         if t.wishes.at[at] == task and cell_of(&t.trees[shape.column // COLUMNS], 0, node)[shape.column % COLUMNS] != 0:
             return node
+    if t.scarce != 0 and best_byte(t, shape) == WASTEFUL and may_be_patient(t, shape):
+        return least_wasteful(t, shape)
     return best_node(t, shape)
 
 
@@ -243,7 +251,7 @@ cdef int gather_hungry(Tables* t, int qos, Slots* hungry) except -1 nogil:
     cdef uint32_t at, lane, task
     for at in range(t.parked_lanes.size):
         lane = t.parked_lanes.at[at]
-        if t.lanes[lane].qos == qos and t.lanes[lane].no_proof != t.changes:
+        if t.lanes[lane].qos == qos and t.lanes[lane].no_proof != t.changes and waits_until(t, &t.lanes[lane]) == 0:
             push(hungry, lane)
     for at in range(t.parked_tasks.size):
         task = t.parked_tasks.at[at]

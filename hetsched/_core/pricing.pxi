@@ -40,6 +40,23 @@ cdef class PricingDoors(TaskDoors):
         self.t.changes += 1
         self._checked()
 
+    def set_patience(self, int64_t patience_ns):
+        if patience_ns < 0:
+            raise ValueError(f"patience_ns {patience_ns} is negative")
+        self.t.patience_ns = patience_ns
+        self.t.frees += 1
+        self.t.changes += 1
+        self._checked()
+
+    def waits_until(self, uint32_t task):
+        self._task(task)
+        if not is_waiting(&self.t.tasks[task]) or self.t.tasks[task].gang != NONE_ or self.t.scarce == 0:
+            return None
+        cdef uint32_t lane
+        lane_of(&self.t, &self.t.tasks[task], &lane)
+        refresh(&self.t)
+        return waits_until(&self.t, &self.t.lanes[lane]) or None
+
     def know(self, uint32_t shape, uint32_t times):
         self._shape(shape)
         count_arrivals(&self.t, shape, times)

@@ -202,7 +202,7 @@ cdef uint32_t blocked_head(Tables* t, int qos) noexcept nogil:
     cdef LaneRecord* lane
     for at in range(t.parked_lanes.size):
         lane = &t.lanes[t.parked_lanes.at[at]]
-        if lane.qos > qos or lane.no_start_ns > t.now_ns or not within_limits(t, lane.queue, &t.shapes[lane.shape]):
+        if lane.qos > qos or lane.no_start_ns > t.now_ns or waits_until(t, lane) > 0 or not within_limits(t, lane.queue, &t.shapes[lane.shape]):
             continue
         task = lane_head(t, lane)
         if best == NONE_ or is_sooner(t, task, best):

@@ -10,6 +10,8 @@
 # Promises: depends on the node, the shape, the preset and the mix only, so it does not matter when it is computed.
 
 cdef enum:
+    LEAST_WASTE = 100          # thousandths of a device
+    WASTEFUL = 1               # the byte of a node where a shape that may wait would leave a rest of no use
     SPREAD_STEPS = 4           # one island, two, three, more; only whether it is one where more models are told apart
     WISH_MODELS = 8            # positions of a model list that are told apart beside a wish: a byte is short
 
@@ -126,6 +128,19 @@ cdef int preset_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* vi
     return score if span > 100 else score * (span - 1) // 100
 
 
+cdef bint may_be_patient(Tables* t, ShapeRecord* shape) noexcept nogil:
+    """It asks for a part of one device of a kind that is scarce, and has no other wishes: these go before the price."""
+    return (t.scarce != 0 and t.policy == POLICY_PRICE_ and shape.ask_count == 1 and shape.asks[0].whole == 0 and shape.asks[0].parts == 1
+            and (t.scarce >> shape.asks[0].kind) & 1 and shape.model_top <= 1 and shape.level_top <= shape.level_low
+            and blend_of(t, shape) == NULL and not lends(t))
+
+
+cdef bint is_wasteful(Tables* t, NodeRecord* node, ShapeRecord* shape, ClassView* shared) noexcept nogil:
+    """What it would leave of the device is not little, and nothing that is asked for fits in there."""
+    cdef int rest = t.devices[node.device_first + (shared.pieces[0] & 0xFF)].share_free - shape.asks[0].part_milli
+    return rest >= LEAST_WASTE and t.prices[shape.asks[0].kind].value[rest] == 0
+
+
 cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view) noexcept nogil:
     cdef NodeRecord* node = &t.nodes[slot]
     cdef ClassView* shared = &t.class_views[shape.ask_class]
@@ -160,4 +175,6 @@ cdef uint8_t score_byte(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* 
         score = blended_step(t, slot, shape, view, shared, blend, span)
     else:
         score = preset_score(t, slot, shape, view, shared, span)
+    if may_be_patient(t, shape):
+        return WASTEFUL if is_wasteful(t, node, shape, shared) else <uint8_t> max(1 + score, WASTEFUL + 1)
     return <uint8_t> (1 + step * span + score)

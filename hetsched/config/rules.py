@@ -118,6 +118,7 @@ def _not_negative(config: Config) -> Iterator[str]:
     for key in (
         "batch.max_wait",
         "policy.strand_limit",
+        "policy.patience",
         "preemption.blast_radius",
         "preemption.delay",
         "gang.repair",

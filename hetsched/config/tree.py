@@ -48,10 +48,12 @@ class Lanes(Section, frozen=True, kw_only=True):
 class Policy(Section, frozen=True, kw_only=True):
     """How nodes are ranked. `weights`: by term, over the preset's. `types`: the same by type of task. `scorers`: weights of plug-ins.
     `locality`: factor for a node that holds the task's data. `scorer_budget`: seconds a plug-in may take of one decision.
-    `strand_limit`: thousandths of a device that a core of a task without devices may strand before the task waits; 0 = any (`price`)."""
+    `strand_limit`: thousandths of a device that a core of a task without devices may strand before the task waits; 0 = any (`price`).
+    `patience`: seconds that a task may wait, where little is free, rather than leave a rest of a device that is of no use (`price`)."""
 
     preset: str = "price"
     strand_limit: int = 0
+    patience: float = 0
     weights: dict[str, float] = {}
     types: dict[str, dict[str, float]] = {}
     locality: float = 1.5

@@ -119,6 +119,7 @@ class Explain:
         yield from self._gang(row)
         yield from self._limits(body)
         yield from reservations.reasons(self.world, task, row, self.books.profiles.expected_s(body)[0])
+        yield from self._patience(task)
         yield self._room(row, body)
 
     def _held(self, task: int, row: TaskRow, body: Task) -> Iterator[Found]:
@@ -159,6 +160,16 @@ class Explain:
         for over in over_limits(self.books, body):
             numbers = {**msgspec.structs.asdict(over), "holders": holders(self.books, over.queue)}
             yield Waiting.QUEUE_LIMIT, over.sentence, numbers
+
+    def _patience(self, task: int) -> Iterator[Found]:
+        """It would leave a rest of a device that is of no use, and waits a while for a better place."""
+        until_ns = self.core.waits_until(task)
+        if until_ns is not None:
+            left_s = max(0.0, (until_ns - self.world.now_ns) / 1e9)
+            sentence = (
+                f"fits only where the rest of the device would be of use to nobody; takes that after {left_s:g} s more"
+            )
+            yield Waiting.PATIENCE, sentence, {"seconds": left_s, "patience": self.world.config.policy.patience}
 
     def _room(self, row: TaskRow, body: Task) -> Found:
         """What the cluster says to the shape."""

@@ -56,6 +56,7 @@ class Waiting:
     GANG_NO_ROOM = "gang_no_room"
     RESERVED = "reserved"
     BEHIND_RESERVATION = "behind_reservation"
+    PATIENCE = "patience"
     WINDOW = "window"
 
 

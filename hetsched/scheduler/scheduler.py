@@ -105,6 +105,7 @@ class Scheduler:
         self.core.set_backfill(config.backfill.enabled)
         self.core.set_policy(PRESETS[config.policy.preset])
         self.core.set_strand_limit(config.policy.strand_limit)
+        self.core.set_patience(round(config.policy.patience * 1e9))
         self.books.steer()
         self.core.set_repair(round(config.gang.repair * 1e9))
         self.core.set_consolidate(MOVES[config.preemption.consolidate])

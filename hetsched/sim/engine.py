@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Protocol
 
 import msgspec
 
+from hetsched._core import NONE
 from hetsched.errors import Problem
 from hetsched.model import Rejection, Submission, Task
 from hetsched.scheduler import Scheduler
@@ -82,6 +84,7 @@ class Engine:
         self.machines.fetch_ns = self._fetch_ns
         self._verbs = self._table()
         self._to_drop: dict[str, None] = {}
+        self._patient: dict[str, int] = {}  # those that wait by `policy.patience`, and until when; earliest first
         self._dropping: set[str] = set()
 
     def _table(self) -> dict[str, Callable[[Happening], list[Input]]]:
@@ -145,7 +148,8 @@ class Engine:
         wake_ns = self.scheduler.wake_ns()
         if wake_ns is not None:
             wake_ns = max(self.now_ns, wake_ns - self.scenario.start_ns)
-        return min((ns for ns in (next_in_file_ns, self._agenda.next_ns(), wake_ns) if ns is not None), default=None)
+        dues = (next_in_file_ns, self._agenda.next_ns(), wake_ns, self._patience_ns())
+        return min((ns for ns in dues if ns is not None), default=None)
 
     def _is_past(self, due_ns: int) -> bool:
         return self.scenario.until_ns is not None and due_ns > self.scenario.until_ns
@@ -179,6 +183,7 @@ class Engine:
             self._meet(event.task)
         if event.event == "placed" and event.task is not None:
             self._to_drop.pop(event.task, None)
+            self._patient.pop(event.task, None)
         if event.task in self._dropping and event.event == "cancelled":
             self._dropping.discard(event.task)
             problem = Problem(DROPPED, code="unsatisfiable").body()
@@ -224,11 +229,31 @@ class Engine:
         return 0 if piece is None else round(graphs.fetch_s(*piece, node) * NS)
 
     def _drop_waiting(self) -> list[Input]:
-        """What came in this instant and does not fit leaves again."""
-        waiting = tuple(self._to_drop)
+        """What came in this instant and does not fit leaves again; who waits by choice does so once that is over and it was decided again."""
+        core = self.scheduler.core
+        for ident in tuple(self._to_drop):
+            task = core.find(ident.encode())
+            until_ns = None if task == NONE else core.waits_until(task)
+            if until_ns is not None:
+                self._patient[ident] = until_ns - self.scenario.start_ns
+                del self._to_drop[ident]
+        waiting = (*self._overdue(), *self._to_drop)
         self._to_drop.clear()
         self._dropping.update(waiting)
         return [Cancel(ids=waiting)] if waiting else []
+
+    def _overdue(self) -> list[str]:
+        """Of those who waited by choice."""
+        if self.scheduler.window.opened_ns is not None:
+            return []
+        overdue = list(takewhile(lambda ident: self._patient[ident] <= self.now_ns, self._patient))
+        for ident in overdue:
+            del self._patient[ident]
+        return overdue
+
+    def _patience_ns(self) -> int | None:
+        """When the first of them is to be looked at; where a window is open, its end comes first."""
+        return next(iter(self._patient.values()), None) if self.scheduler.window.opened_ns is None else None
 
     # -- nodes
 
