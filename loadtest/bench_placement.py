@@ -55,8 +55,11 @@ class Run:
     came meanwhile, those that still wait as long as they did; `lost`: percent of these tasks; `decide_us`, `pricing_us`: processor time a task.
     """
 
-    def __init__(self, preset: str, nodes: Sequence[NodeSpec], flow: Flow, *, keeps: bool) -> None:
+    def __init__(
+        self, preset: str, nodes: Sequence[NodeSpec], flow: Flow, *, keeps: bool, patience_s: float = 0
+    ) -> None:
         self.core = _core.Core(policy=PRESETS[preset])
+        self.core.set_patience(round(patience_s * NS) if keeps else 0)
         self.flow, self.keeps = flow, keeps
         self.models = {name: at for at, name in enumerate(sorted({d.model or "" for n in nodes for d in n.devices}))}
         for node in nodes:
@@ -142,6 +145,7 @@ class Run:
         if self.pricer is not None:
             self.pricer.turn()
         priced = time.thread_time()
+        self.core.time_told()
         placed = self.core.decide(0b1111, False)
         self._price_s += priced - began
         self._decide_s += time.thread_time() - priced
@@ -175,10 +179,18 @@ class Run:
 
 
 def compared(
-    name: str, flows: Sequence[tuple[Sequence[NodeSpec], Flow]], policies: Sequence[str], *, keeps: bool
+    name: str,
+    flows: Sequence[tuple[Sequence[NodeSpec], Flow]],
+    policies: Sequence[str],
+    *,
+    keeps: bool,
+    patience_s: float = 0,
 ) -> None:
     """A row a preset: the means, and by how much `price` differs, paired."""
-    runs = {policy: [Run(policy, nodes, flow, keeps=keeps) for nodes, flow in flows] for policy in policies}
+    runs = {
+        policy: [Run(policy, nodes, flow, keeps=keeps, patience_s=patience_s) for nodes, flow in flows]
+        for policy in policies
+    }
     what = "wait_s" if keeps else "lost"
     print(f"{name}, {'what does not fit waits' if keeps else 'what does not fit is lost'}:")
     for policy, own in runs.items():
@@ -217,6 +229,7 @@ def main() -> None:
     parser.add_argument(
         "--cut", type=float, default=DAY_S, help="with --departures: seconds that a task runs at most; inf: as recorded"
     )
+    parser.add_argument("--patience", type=float, default=0, help="with --departures: policy.patience, seconds")
     parser.add_argument("--seeds", type=seeds_of, default=[42])
     given = parser.parse_args()
     policies = (given.policies or (BY_DEPARTURES if given.departures else BY_INFLATION)).split(",")
@@ -227,7 +240,7 @@ def main() -> None:
         return compared("nothing leaves, 130 % asked for", flows, policies, keeps=False)
     for load, keeps in product(map(float, given.loads.split(",")), (True, False)):
         flows = [(shuffled(nodes, seed), departures(pools, nodes, load, given.arrivals, seed)) for seed in given.seeds]
-        compared(f"load {100 * load:.0f} %", flows, policies, keeps=keeps)
+        compared(f"load {100 * load:.0f} %", flows, policies, keeps=keeps, patience_s=given.patience)
 
 
 def world_of(nodes: Path | None, tasks: str | None, cut_s: float) -> tuple[list[NodeSpec], list[Pool]]:
