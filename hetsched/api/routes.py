@@ -125,10 +125,10 @@ ROUTES: tuple[Route, ...] = (
         answers={202: schemas.GraphAccepted},
     ),
     _read("/v1/graphs", graphs.listing, "All graphs"),
-    _read("/v1/graphs/{id}", graphs.one, "One graph: progress, critical path, bound", "operators"),
+    _read("/v1/graphs/{id:.+}", graphs.one, "One graph: progress, critical path, bound", "operators"),
     Route(
         method="DELETE",
-        path="/v1/graphs/{id}",
+        path="/v1/graphs/{id:.+}",
         handler=graphs.cancel,
         scope="cancel",
         summary="Cancel a graph",

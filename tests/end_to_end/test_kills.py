@@ -15,7 +15,7 @@ from tests.end_to_end.cluster import Cluster, eventually, running
 
 @pytest.fixture
 def cluster(data_dir: Path) -> Iterator[Cluster]:
-    with running(data_dir, agents=1, sets=["agent.lease=4", "agent.heartbeat=1"]) as found:
+    with running(data_dir, agents=1, sets=["agent.lease=7", "agent.heartbeat=1"]) as found:
         yield found
 
 
