@@ -1,0 +1,509 @@
+"""Deliberate bugs of the protocol. Each has to be noticed by the auditor within some simulated hours, or the auditor is too kind.
+
+To add one: a function here that replaces parts of hetsched by wrong ones through `put`; its docstring says what is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import hetsched.agent.adoption as adoption
+import hetsched.agent.hunt as hunt_module
+import hetsched.agent.identity as agent_identity
+import hetsched.daemon.recover as recover_module
+import hetsched.scheduler.nodes as nodes_module
+import hetsched.scheduler.outcomes as outcomes_module
+import hetsched.store.identity as store_identity
+import hetsched.store.memory as memory
+import tests.simulation.world as world_module
+from hetsched._core import NONE
+from hetsched.agent import link as agent_link
+from hetsched.agent import runner as agent_runner
+from hetsched.agent.attempts import Attempts, Key, Outcome
+from hetsched.agent.spool import Spool
+from hetsched.daemon.daemon import Daemon
+from hetsched.daemon.links import Links
+from hetsched.daemon.silence import Silences
+from hetsched.daemon.turns import TurnLoop
+from hetsched.errors import StoreLost
+from hetsched.scheduler.messages import NodeLost
+from hetsched.store.appender import Appender
+from hetsched.store.backend import Answer, Verdict
+from hetsched.store.base import Unreachable
+from tests.simulation.run import run
+
+Put = Callable[[Any, str, Any], None]
+MUTANTS: dict[str, Callable[[Put], None]] = {}
+
+
+def mutant(bug: Callable[[Put], None]) -> Callable[[Put], None]:
+    MUTANTS[bug.__name__] = bug
+    return bug
+
+
+def applied(name: str) -> Callable[[], Callable[[], None]]:
+    """For `simulated`: puts the bug in, and its answer takes it out."""
+
+    def mutate() -> Callable[[], None]:
+        undo: list[Callable[[], None]] = []
+
+        def put(place: Any, attribute: str, value: Any) -> None:
+            old = place.__dict__[attribute]
+            undo.append(lambda: setattr(place, attribute, old))
+            setattr(place, attribute, value)
+
+        MUTANTS[name](put)
+
+        def mend() -> None:
+            for call in reversed(undo):
+                call()
+
+        return mend
+
+    return mutate
+
+
+# ---------------------------------------------------------------------- daemon
+
+
+@mutant
+def answers_before_durable(put: Put) -> None:
+    """202 before the frame is confirmed."""
+    take_turn = TurnLoop._take_turn
+
+    def hasty(self: TurnLoop) -> None:
+        take_turn(self)
+        if self._unreleased:
+            for reply in self._unreleased[-1].turn.replies:
+                self._answer(reply)
+
+    put(TurnLoop, "_take_turn", hasty)
+
+
+@mutant
+def orders_before_durable(put: Put) -> None:
+    """Agents are told before the frame is confirmed."""
+    take_turn = TurnLoop._take_turn
+
+    def hasty(self: TurnLoop) -> None:
+        take_turn(self)
+        if self._unreleased:
+            taken = self._unreleased[-1]
+            self._release.__self__.links.send(taken.turn.orders)  # type: ignore[attr-defined]
+
+    put(TurnLoop, "_take_turn", hasty)
+
+
+@mutant
+def reads_before_durable(put: Put) -> None:
+    """A reader is told what may yet be taken back."""
+
+    async def at_once(self: TurnLoop) -> None:
+        return None
+
+    put(TurnLoop, "settled", at_once)
+
+
+@mutant
+def lost_too_early(put: Put) -> None:
+    """A silent node is lost before its lease is over."""
+    put(Silences, "patience_s", lambda self, node: 2.0)
+
+
+@mutant
+def lost_without_grace(put: Put) -> None:
+    """A silent node is lost when its lease is over, though its tasks may use their grace."""
+    put(Silences, "patience_s", lambda self, node: self._lease_s)
+
+
+@mutant
+def silent_is_lost(put: Put) -> None:
+    """A cut link counts as a lost node."""
+    leave = Links._leave
+
+    def hasty(self: Links, link: Any) -> None:
+        was_ours = not link.replaced and self.by_node.get(link.node) is link
+        leave(self, link)
+        if was_ours and not self._closing:
+            self._tell_if_open(NodeLost(node=link.node, actor="daemon"))
+
+    put(Links, "_leave", hasty)
+
+
+@mutant
+def forgets_nodes_at_restart(put: Put) -> None:
+    """After a restart nodes that were up are taken to be there for ever."""
+    put(Daemon, "expect_nodes", lambda self: None)
+
+
+@mutant
+def silence_counts_from_nothing(put: Put) -> None:
+    """After a restart silent nodes are lost at once: the lease is not counted from the start."""
+
+    def hasty(self: Links, nodes: Any) -> None:
+        for node in nodes:
+            self._tell(NodeLost(node=node, actor="daemon"))
+
+    put(Links, "expect", hasty)
+
+
+@mutant
+def strangers_are_not_waited_for(put: Put) -> None:
+    """Devices under attempts that count for nothing any more are given away."""
+    alive = nodes_module.Nodes._alive
+
+    def careless(self: Any, name: str, report: Any) -> None:
+        alive(self, name, report)
+        self._strangers[name].clear()
+
+    put(nodes_module.Nodes, "_alive", careless)
+
+
+@mutant
+def strangers_live_on(put: Put) -> None:
+    """Attempts that count for nothing any more are not told to stop."""
+    put(world_module.Scheduler, "__init__", _with_deaf_release(world_module.Scheduler.__init__))
+
+
+def _with_deaf_release(init: Any) -> Any:
+    def wired(self: Any, *args: Any, **options: Any) -> None:
+        init(self, *args, **options)
+        self.world.release_attempt = lambda *_: None
+
+    return wired
+
+
+@mutant
+def stale_results_count(put: Put) -> None:
+    """A result counts whichever attempt and node it is of."""
+
+    def any_attempt(self: Any, node: str, ident: str, attempt: int) -> int:
+        task: int = self.world.core.find(ident.encode())
+        return NONE if task == NONE or task not in self.world.books.attempts.live else task
+
+    put(nodes_module.Nodes, "_current", any_attempt)
+
+
+@mutant
+def missing_attempts_are_forgotten(put: Put) -> None:
+    """An attempt that its node has never heard of is not started there."""
+    put(nodes_module.Nodes, "_not_told", lambda self, task, state: None)
+
+
+@mutant
+def cancelled_at_once(put: Put) -> None:
+    """The end of a cancelled task is not waited for."""
+    cancel = outcomes_module.cancel
+
+    def hasty(world: Any, task: int) -> bool:
+        done = cancel(world, task)
+        live = world.books.attempts.live.get(task)
+        if done and live is not None:
+            outcomes_module.stopped(world, task, False, "", None)
+        return done
+
+    put(outcomes_module, "cancel", hasty)
+
+
+# ---------------------------------------------------------------------- store
+
+
+@mutant
+def deposed_leaders_write(put: Put) -> None:
+    """The fence lets an older epoch append."""
+    append = memory.MemoryServer.append
+
+    def unfenced(self: Any, frame: Any) -> Verdict:
+        verdict = append(self, frame)
+        if verdict.answer in (Answer.DEPOSED, Answer.BEHIND):
+            self.frames.append((frame.position, frame.data))
+            self.head = self.head._replace(seq=frame.position.seq, crc=frame.position.crc)
+            return Verdict(Answer.STORED)
+        return verdict
+
+    put(memory.MemoryServer, "append", unfenced)
+
+
+@mutant
+def deposed_does_not_notice(put: Put) -> None:
+    """A refusal by the fence is taken for a yes."""
+    settle = Appender._settle
+
+    def deaf(self: Appender, verdict: Verdict) -> None:
+        settle(self, Verdict(Answer.STORED) if verdict.answer in (Answer.DEPOSED, Answer.BEHIND) else verdict)
+
+    put(Appender, "_settle", deaf)
+
+
+@mutant
+def no_answer_is_a_yes(put: Put) -> None:
+    """A cut connection confirms what was on its way."""
+    receive_all = Appender._receive_all
+
+    async def hopeful(self: Appender, link: Any) -> None:
+        try:
+            await receive_all(self, link)
+        except Unreachable:
+            while self._sent:
+                self._settle(Verdict(Answer.STORED))
+            raise
+
+    put(Appender, "_receive_all", hopeful)
+
+
+@mutant
+def unanswered_frames_are_dropped(put: Put) -> None:
+    """After a cut only what comes later is sent."""
+    over_one_link = Appender._over_one_link
+
+    async def forgetful(self: Appender) -> None:
+        try:
+            await over_one_link(self)
+        except Unreachable:
+            for _ in range(self._sent):
+                pending = self._queue.popleft()
+                if not pending.future.done():
+                    pending.future.set_result(None)
+            self._sent = 0
+            raise
+
+    put(Appender, "_over_one_link", forgetful)
+
+
+@mutant
+def resends_are_new(put: Put) -> None:
+    """The fence does not know a frame that it has: it is stored again."""
+    append = memory.MemoryServer.append
+
+    def forgetful(self: Any, frame: Any) -> Verdict:
+        head = self.head
+        if head is not None and frame.position.seq <= head.seq and frame.position.epoch == head.epoch:
+            self.frames.append((frame.position, frame.data))
+            return Verdict(Answer.STORED)
+        return append(self, frame)
+
+    put(memory.MemoryServer, "append", forgetful)
+
+
+@mutant
+def no_new_epoch(put: Put) -> None:
+    """A daemon that starts does not fence the one before."""
+
+    async def same(self: Any, cluster: str, create: bool) -> Any:
+        if create:
+            self.server.head = self.server.head or memory.Head(cluster, 1, 0, 0)
+        if self.server.head is None:
+            raise StoreLost("the store changed while it was opened")
+        return self.server.head
+
+    put(memory.MemoryBackend, "open_epoch", same)
+
+
+@mutant
+def the_last_frame_is_not_read(put: Put) -> None:
+    """Recovery stops one frame short."""
+    recover = recover_module.recover
+
+    async def short(config: Any, store: Any) -> Any:
+        store_open = store.open
+
+        async def opened() -> Any:
+            found = await store_open()
+
+            async def frames() -> Any:
+                before = None
+                async for facts in found.frames:
+                    if before is not None:
+                        yield before
+                    before = facts
+
+            return found._replace(frames=frames())
+
+        store.open = opened
+        return await recover(config, store)
+
+    put(world_module, "recover", short)
+
+
+@mutant
+def trims_too_much(put: Put) -> None:
+    """A snapshot drops frames that are not in it."""
+    publish = memory.MemoryBackend.publish
+
+    async def greedy(self: Any, epoch: int, snapshots: Any, trim: Any) -> None:
+        await publish(self, epoch, snapshots, trim)
+        newest = snapshots[0]
+        self.server.frames = [entry for entry in self.server.frames if entry[0].seq > newest.seq + 1]
+
+    put(memory.MemoryBackend, "publish", greedy)
+
+
+# ---------------------------------------------------------------------- agent
+
+
+@mutant
+def orders_of_old_sessions(put: Put) -> None:
+    """The agent obeys whatever session an order is of."""
+
+    def trusting(self: Any, message: Any) -> None:
+        if isinstance(message, agent_link.wire.HeartbeatSeen):
+            self._renew(message.sent_ns)
+        else:
+            self._peer.order(message)
+
+    put(agent_link._Session, "_on", trusting)
+
+
+@mutant
+def obeys_old_epochs(put: Put) -> None:
+    """The agent obeys a daemon that was deposed."""
+    put(agent_identity.Identity, "refusal", lambda self, cluster, epoch, holds_attempts: "")
+    put(Links, "_refusal", lambda self, hello: "")
+
+
+@mutant
+def lease_from_receipt(put: Put) -> None:
+    """The lease runs from when the acknowledgement came, not from when the heartbeat was sent."""
+
+    def late(self: Any, sent_ns: int) -> None:
+        self._seen_ns = max(self._seen_ns, sent_ns)
+        self._lease.extend(agent_link.now_ns() + int(self._welcome.lease_s * 1e9))
+
+    put(agent_link._Session, "_renew", late)
+
+
+@mutant
+def lease_for_ever(put: Put) -> None:
+    """Tasks live on however long the daemon is not heard."""
+
+    def generous(self: Any, sent_ns: int) -> None:
+        self._seen_ns = max(self._seen_ns, sent_ns)
+        self._lease.extend(sent_ns + int(1e15))
+
+    put(agent_link._Session, "_renew", generous)
+
+
+@mutant
+def starts_twice(put: Put) -> None:
+    """What was here before is begun again."""
+    prepare = Spool.prepare
+
+    def again(self: Spool, key: Key, record: Any) -> None:
+        path = self.path(key)
+        if path.exists():
+            for name in ("shim.pid", "exit.json", "started.json", "stop.json", "settled"):
+                (path / name).unlink(missing_ok=True)
+            self._write(key, "attempt.json", {"task": key.task, "attempt": key.attempt, **record}, durable=True)
+        else:
+            prepare(self, key, record)
+
+    put(Spool, "prepare", again)
+
+
+@mutant
+def ends_are_said_once(put: Put) -> None:
+    """An end that the daemon did not hear is never said again."""
+    put(Attempts, "unsettled", lambda self: [])
+    states = Attempts.states
+    put(Attempts, "states", lambda self: tuple(one for one in states(self) if one.state != "ended"))
+
+
+@mutant
+def no_tombstones(put: Put) -> None:
+    """A stop for what is not here is forgotten; a start that comes late is obeyed."""
+    stop = Attempts.stop
+    put(Attempts, "stop", lambda self, key, reason, grace_s: stop(self, key, reason, grace_s) if self.get(key) else [])
+
+
+@mutant
+def what_was_begun_is_forgotten(put: Put) -> None:
+    """An agent that starts looks at nothing that lives."""
+    put(adoption, "look", lambda spool, boot_id: [])
+
+
+@mutant
+def never_begun_is_believed(put: Put) -> None:
+    """An adopted attempt without a shim is taken for never begun, but a late shim may still come."""
+    put(Spool, "take_from_shims", lambda self, key: True)
+
+
+@mutant
+def nobody_hunts(put: Put) -> None:
+    """What a killed shim leaves behind is not looked for."""
+
+    async def at_once(key: Key, spool: Spool) -> Outcome:
+        return hunt_module.LOST_SHIM
+
+    put(hunt_module, "outcome_without_shim", at_once)
+
+
+@mutant
+def a_dead_shim_is_a_success(put: Put) -> None:
+    """No exit on disk is taken for a good one."""
+
+    async def lucky(key: Key, spool: Spool) -> Outcome:
+        await asyncio.sleep(0)
+        return Outcome(True)
+
+    put(hunt_module, "outcome_without_shim", lucky)
+
+
+@mutant
+def stops_are_not_obeyed(put: Put) -> None:
+    """The agent says it stopped what lives on."""
+
+    async def lazy(self: Any, key: Key, reason: str, grace_s: float) -> None:
+        self._do(self.attempts.ended(key, Outcome(False, None, reason)))
+
+    put(agent_runner.Runner, "_halt", lazy)
+
+
+@mutant
+def another_boot_is_this_boot(put: Put) -> None:
+    """Attempts of before a reboot are taken to live."""
+    adopt = adoption._adopt
+    put(adoption, "_adopt", lambda found, spool, boot_id: adopt(found, spool, found.record.get("boot_id", boot_id)))
+    put(nodes_module.Nodes, "_lose", lambda self, node, reason: None)
+
+
+@mutant
+def an_older_store_is_believed(put: Put) -> None:
+    """A store that lost what was confirmed is gone on with; and the server confirms before it syncs."""
+    put(store_identity.Identity, "check", lambda self, head: None)
+
+    async def careless(self: Any, end: Any) -> None:
+        while (asked := await end.receive()) is not None:
+            try:
+                await end.send((self._answer(*asked),))
+            except ConnectionError:
+                return
+
+    put(world_module.Server, "_serve", careless)
+
+
+# ---------------------------------------------------------------------- the hunt
+
+
+def hunt(limit_h: float, hours: float, only: str = "") -> int:
+    """Every mutant until it is killed; the table on stdout; 1 if one lives."""
+    alive = 0
+    print("| bug | noticed by | after hours | seed |\n|---|---|---|---|")
+    for name in MUTANTS:
+        if only and only != name:
+            continue
+        law, spent_h, seed = "", 0.0, 0
+        began_s = time.process_time()
+        while not law and spent_h < limit_h:
+            seed += 1
+            verdict = run(seed, hours, mutate=applied(name))
+            law, spent_h = verdict.law, spent_h + verdict.hours
+        alive += not law
+        print(
+            f"| {name} | {law or 'NOBODY'} | {spent_h:.1f} | {seed} | ({time.process_time() - began_s:.0f} s)",
+            flush=True,
+        )
+    print(f"{len(MUTANTS) - alive} of {len(MUTANTS)} noticed")
+    return 1 if alive else 0
