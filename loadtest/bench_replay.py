@@ -1,6 +1,6 @@
 """How long do jobs wait, and how many devices work, beside a plain scheduler? A recorded trace, replayed by both in one call.
 
-    python loadtest/bench_replay.py --jobs philly_jobs.csv --nodes openb_nodes.csv --pods openb_pods_default.csv --load 110
+    python loadtest/bench_replay.py --jobs philly_jobs.csv --nodes openb_nodes.csv --pods openb_pods_default.csv --load 110 [--plots docs/plots]
 
 `loadtest/replay/world.py` says how the cluster and the jobs are made; the plain side is BASELINE. The last figures are in docs/quality.md.
 """
@@ -19,6 +19,7 @@ from hetsched.model import NodeSpec
 from hetsched.sim.engine import Engine
 from hetsched.sim.read_trace import read_nodes, read_pods
 from hetsched.sim.weighted import spread
+from loadtest.replay.curves import draw_curves
 from loadtest.replay.measure import Measure, bound, by_class, size_of
 from loadtest.replay.world import KNOWLEDGE, Drawn, cluster, draw, offered, read_jobs, world
 
@@ -43,12 +44,12 @@ def replay(drawn: Sequence[Drawn], nodes: tuple[NodeSpec, ...], sets: Sequence[s
     began = time.process_time()
     engine.run()
     devices = sum(len(node.devices) for node in nodes)
-    given, used = measure.hours(last_submission_s(drawn))
+    given, used, lengths = measure.hours(last_submission_s(drawn))
     return {
         "wait": spread(list(measure.waits_s.values())),
         "waiting": len(drawn) - len(measure.waits_s),
-        "allocated": float(given.mean() / devices),
-        "used": float(used.mean() / devices),
+        "allocated": float(given @ lengths / lengths.sum() / devices),
+        "used": float(used @ lengths / lengths.sum() / devices),
         "evictions": measure.preempted,
         "lost_device_hours": measure.lost_s / 3600,
         "classes": {
@@ -110,6 +111,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--set", action="append", default=[], metavar="a.b=c", help="a key for ours")
     parser.add_argument("--only", default="ours,plain")
     parser.add_argument("--json", type=Path, metavar="OUT")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="where to write two SVG files")
     return parser
 
 
@@ -119,6 +121,8 @@ def main() -> None:
     in_words(out)
     if given.json:
         given.json.write_text(json.dumps(out))
+    if given.plots:
+        draw_curves(given.plots, out)
 
 
 if __name__ == "__main__":

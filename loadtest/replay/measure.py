@@ -55,8 +55,8 @@ class Measure:
                 self.preempted += 1
                 self.lost_s += (event.t_ns - since_ns) / 1e9 * asked / 1000
 
-    def hours(self, until_s: float) -> tuple[Floats, Floats]:
-        """Devices given, and of them asked for, mean over each hour until then."""
+    def hours(self, until_s: float) -> tuple[Floats, Floats, Floats]:
+        """Devices given, and of them asked for, mean over each hour until then; and how long each hour is, for the last is a part of one."""
         edges = np.append(np.arange(0.0, until_s, HOUR_S), until_s)
         at_s = np.array([0.0] + [ns / 1e9 for ns, _, _ in self._changes])
         out = []
@@ -65,7 +65,7 @@ class Measure:
             area = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(at_s))))
             last = np.clip(np.searchsorted(at_s, edges, side="right") - 1, 0, None)
             out.append(np.diff(area[last] + level[last] * (edges - at_s[last])) / np.diff(edges))
-        return out[0], out[1]
+        return out[0], out[1], np.diff(edges)
 
 
 def job_of(task: Task) -> str:
@@ -117,7 +117,7 @@ def _cut(full: npt.NDArray[np.bool_], edges: Floats, devices: int, at_s: Floats,
 def by_class(
     drawn: Iterable[Drawn], waits_s: dict[str, float], of: Callable[[Drawn], str]
 ) -> dict[str, dict[str, Any]]:
-    """Waits of each class; jobs that never started are counted in `waiting`."""
+    """Waits of each class, with their percentiles from 0 to 100; jobs that never started are counted in `waiting`."""
     classes: dict[str, list[float]] = {}
     waiting: dict[str, int] = {}
     for one in drawn:
@@ -129,7 +129,13 @@ def by_class(
         else:
             classes[name].append(wait)
     return {
-        name: {"jobs": len(waits), "waiting": waiting.get(name, 0), **spread(waits)} for name, waits in classes.items()
+        name: {
+            "jobs": len(waits),
+            "waiting": waiting.get(name, 0),
+            **spread(waits),
+            "percentiles": [round(float(wait), 1) for wait in np.percentile(waits or [0.0], range(101))],
+        }
+        for name, waits in classes.items()
     }
 
 

@@ -69,7 +69,7 @@ def test_room_that_few_fit_in_is_worth_less_to_who_comes_next() -> None:
 
 def test_what_stands_apart_is_worth_less_to_who_asks_for_several() -> None:
     demand = [(6, 1, 1, (whole(),)), (3, 1, 1, (whole(count=2),)), (1, 1, 1, (whole(count=4),))]
-    assert price(demand, {})[GPU].apart == tuple(APART * share for share in (400, 400, 100, 100))
+    assert price(demand, {})[GPU].apart == tuple(APART * 1000 * sixteenths // 16 for sixteenths in (10, 10, 4, 4))
     assert price(demand[:1], {})[GPU].apart == (0,)
 
 

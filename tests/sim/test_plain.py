@@ -92,6 +92,13 @@ def test_jobs_wait_less_devices_work_no_less_and_nobody_starves() -> None:
             assert told["p99"] <= 1.5 * plain["classes"][kind][name]["p99"], (kind, name)
 
 
+def test_what_is_in_use_is_a_mean_over_time_whatever_the_hours_are_cut_into() -> None:
+    nodes = (_node(0, 96, 8, "G2"),)
+    jobs = [Job(0.0, 1800.0, 8, "a"), Job(5400.0, 10.0, 1, "a")]
+    drawn = draw(jobs, [_pod(gpus, 1000) for gpus in (1, 8)], nodes, parts=False, knows="learned", seed=1)
+    assert replay(drawn, nodes, (), 1)["used"] == pytest.approx(1800 / 5400, rel=1e-4)
+
+
 def test_the_plain_rules_are_a_configuration() -> None:
     config = from_mapping({}, sets=BASELINE)
     assert (config.order, config.sharing, config.backfill.enabled) == ("fifo", False, False)
