@@ -8,6 +8,7 @@ node that is alive is refused, because obeying it would start that node's tasks 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Iterable
@@ -89,7 +90,8 @@ class Links:
         refusal = self._refusal(hello)
         if refusal:
             log.warning("agent of %s refused: %s", hello.node.name, refusal)
-            await socket.send(wire.encode(wire.Refused(refusal)))
+            with contextlib.suppress(ConnectionError):  # it has gone already
+                await socket.send(wire.encode(wire.Refused(refusal)))
             await socket.close()
             return
         link = self._join(socket, hello)
