@@ -46,6 +46,10 @@ def _node(verb: str, handler: Any, summary: str) -> Route:
     return Route(method="POST", path=f"/v1/nodes/{{name}}/{verb}", handler=handler, scope="admin", summary=summary)
 
 
+def _cancel(path: str, handler: Any, summary: str) -> Route:
+    return Route(method="DELETE", path=path, handler=handler, scope="cancel", summary=summary, answers={202: None})
+
+
 def _read(path: str, handler: Any, summary: str, *parameters: str, answers: Any = None) -> Route:
     return Route(
         method="GET",
@@ -107,14 +111,7 @@ ROUTES: tuple[Route, ...] = (
     _task("requeue", tasks.requeue, "Stop the attempt and queue again", "cancel"),
     _task("priority", tasks.prioritise, "Another priority within its qos", "admin", schemas.PriorityBody),
     _read("/v1/tasks/{id:.+}", tasks.one, "One task"),
-    Route(
-        method="DELETE",
-        path="/v1/tasks/{id:.+}",
-        handler=tasks.cancel,
-        scope="cancel",
-        summary="Cancel a task",
-        answers={202: None},
-    ),
+    _cancel("/v1/tasks/{id:.+}", tasks.cancel, "Cancel a task"),
     Route(
         method="POST",
         path="/v1/graphs",
@@ -126,14 +123,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     _read("/v1/graphs", graphs.listing, "All graphs"),
     _read("/v1/graphs/{id:.+}", graphs.one, "One graph: progress, critical path, bound", "operators"),
-    Route(
-        method="DELETE",
-        path="/v1/graphs/{id:.+}",
-        handler=graphs.cancel,
-        scope="cancel",
-        summary="Cancel a graph",
-        answers={202: None},
-    ),
+    _cancel("/v1/graphs/{id:.+}", graphs.cancel, "Cancel a graph"),
     _read("/v1/nodes", cluster.nodes, "All nodes"),
     _node("drain", cluster.drain, "Nothing new; what runs finishes"),
     _node("cordon", cluster.cordon, "Nothing new"),

@@ -182,7 +182,6 @@ class Nodes:
             strangers.remove((ident, attempt))
             if not strangers:
                 self._mark(self.cluster.by_name[name], silent=False)
-                self.world.capacity_changed = True
 
     def _current(self, node: str, ident: str, attempt: int) -> int:
         """Slot of the task if this attempt is its live one on this node, else NONE: late and foreign reports count for nothing."""

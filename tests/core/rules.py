@@ -348,22 +348,9 @@ class Snapshot:
         others = [held for held in self.holdings.values() if held.node == node and held.task not in gone]
         share, memory = self.use_of(node, others)
         chosen: list[tuple[int, int]] = []
-        for kind, whole, parts, milli, each, models in shape.asks:
-            right = [
-                index
-                for index, device in enumerate(place.devices)
-                if device.kind == kind
-                and device.usable
-                and (not models or device.model in models)
-                and (device.memory < 0 or device.memory >= each)
-            ]
-            free = [index for index in right if not share.get(index)]
-            partly = [
-                index
-                for index in right
-                if 0 < share.get(index, 0) <= 1000 - milli
-                and (place.devices[index].memory < 0 or memory[index] + each <= place.devices[index].memory)
-            ]
+        for ask in shape.asks:
+            _, whole, parts, milli, _, _ = ask
+            free, partly = offered(ask, place, share, memory)
             chosen += [(index, 1000) for index in free[:whole]]
             spots = sorted(partly, key=lambda index: -share[index]) + free[whole:]
             chosen += [(index, milli) for index in spots[:parts]]
@@ -435,25 +422,35 @@ class Snapshot:
 CLAIMS: dict[int, tuple[tuple[int, int], ...]] = {}
 
 
+def offered(
+    ask: Any, node: Node, share: dict[int, int], memory: dict[int, int], allowed: Any = lambda device: True
+) -> tuple[list[int], list[int]]:
+    """Devices that an ask may take whole, and those that still take a part of it."""
+    kind, _, _, milli, each, models = ask
+    right = [
+        index
+        for index, device in enumerate(node.devices)
+        if device.kind == kind
+        and device.usable
+        and allowed(device)
+        and (not models or device.model in models)
+        and (device.memory < 0 or device.memory >= each)
+    ]
+    free = [index for index in right if not share.get(index)]
+    partly = [
+        index
+        for index in right
+        if share.get(index)
+        and share[index] + milli <= 1000
+        and (node.devices[index].memory < 0 or memory[index] + each <= node.devices[index].memory)
+    ]
+    return free, partly
+
+
 def devices_suffice(shape: Shape, node: Node, share: dict[int, int], memory: dict[int, int], allowed: Any) -> bool:
-    for kind, whole, parts, milli, each, models in shape.asks:
-        right = [
-            index
-            for index, device in enumerate(node.devices)
-            if device.kind == kind
-            and device.usable
-            and allowed(device)
-            and (not models or device.model in models)
-            and (device.memory < 0 or device.memory >= each)
-        ]
-        free = [index for index in right if not share.get(index)]
-        partly = [
-            index
-            for index in right
-            if share.get(index)
-            and share[index] + milli <= 1000
-            and (node.devices[index].memory < 0 or memory[index] + each <= node.devices[index].memory)
-        ]
+    for ask in shape.asks:
+        _, whole, parts, _, _, _ = ask
+        free, partly = offered(ask, node, share, memory, allowed)
         if len(free) < whole or (parts and len(free) - whole + len(partly) < parts):
             return False
     return True

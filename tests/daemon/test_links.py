@@ -220,6 +220,20 @@ async def test_agents_that_must_not_obey_this_daemon_are_refused(hello: dict[str
     assert not world.heard
 
 
+async def test_an_agent_that_is_gone_before_its_refusal_is_said_breaks_nothing() -> None:
+    """Found by simulation, seed 8: the error went up through the handler of the connection."""
+    world = World()
+    socket = Socket()
+
+    async def gone(data: bytes) -> None:
+        raise ConnectionResetError("the connection is gone")
+
+    socket.send = gone  # type: ignore[method-assign]
+    socket.say(hello_of("n1", protocol=99))
+    await world.links.serve(socket)
+    assert socket.closed and not world.heard
+
+
 async def test_another_machine_with_the_name_of_a_live_node_is_refused() -> None:
     world = World(lease_s=5)
     await world.connect("n1", boot_id="mine")

@@ -1,4 +1,5 @@
-"""The judge: what must hold whatever breaks, written from the promises (I1 to I12 of the reliability page), not from the code.
+"""The judge: what must hold whatever breaks, written from the promises (the reliability page's I1 to I4, I6 to I9, I11, I12), not from
+the code. I5 (gangs) and I10 (counters) are not judged here; the core's own check of its tables runs at every start and in the end.
 
 It sees what is outside of hetsched: what clients were told, which frames the server stored, which processes live on which machine, which
 events the daemon let out. Nothing of the scheduler's inside is believed but its answers.
@@ -25,7 +26,7 @@ class Violation(AssertionError):
 
 
 class Auditor:
-    """`capacity_milli`: of every device of every machine."""
+    """Asked at every event of the outside; raises Violation."""
 
     def __init__(self) -> None:
         self.truth = Truth(self.begun)
@@ -33,11 +34,6 @@ class Auditor:
         self.refused: set[str] = set()
         self.ended: dict[str, tuple[str, int]] = {}  # id → (end, attempt), from events
         self.seen: dict[str, tuple[int, int]] = {}  # id → highest (attempt, rank) a reader was told
-        self.gangs: dict[str, set[str]] = defaultdict(set)
-        self.gang_size: dict[str, int] = {}
-        self.places: dict[str, set[str]] = defaultdict(set)  # gang → members placed and not over
-        self.cancel_promised: set[str] = set()
-        self.covered: set[tuple[str, str]] = set()  # (fault, state of a task when it struck)
         self._epoch = 0
         self._seq = 0
 

@@ -28,7 +28,6 @@ class Client:
         self.open: list[str] = []  # accepted and not known to have ended
         self._sent: list[tuple[list[str], str]] = []
         self.stopping = False
-        self.asked = 0
         self._count = 0
         self._end: Any = None
         self._number = 0
@@ -130,7 +129,6 @@ class Client:
                 await asyncio.sleep(self.rng.uniform(0.5, 3.0))
 
     async def _ask(self, *words: Any) -> Any:
-        self.asked += 1
         self._number += 1
         number = self._number
         try:

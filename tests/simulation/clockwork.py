@@ -244,7 +244,7 @@ def _make_task(loop: Any, work: Any, **options: Any) -> asyncio.Task[Any]:
 # ---------------------------------------------------------------------- the time module
 
 
-class _Time:
+class VirtualTime:
     """What `import time` gives to hetsched's modules in here: the clocks of the machine that asks."""
 
     CLOCK_BOOTTIME = real_time.CLOCK_BOOTTIME
@@ -278,7 +278,7 @@ class _Time:
 
 def virtual_time(loop: VirtualLoop) -> Callable[[], None]:
     """Give every module of hetsched the loop's time; the answer undoes it."""
-    shim = _Time(loop)
+    shim = VirtualTime(loop)
     changed = [
         module
         for name, module in sorted(sys.modules.items())

@@ -45,6 +45,7 @@ class Truth:
     def __init__(self, begun: Callable[[Run, float], None]) -> None:
         self.runs: dict[int, Run] = {}
         self.ever: set[Key] = set()
+        self.pids = itertools.count(100)  # no two processes share one, on whichever machine
         self._begun = begun
 
     def begin(self, run: Run, now_s: float) -> None:
@@ -71,10 +72,6 @@ class Node(Machine):
         self.shims: dict[int, Shim] = {}
         self.devices_of: dict[Key, tuple[tuple[str, int], ...]] = {}
         self.woke_s = float("-inf")  # true time; inf: it stands still now
-        self._pids = itertools.count(100)
-
-    def next_pid(self) -> int:
-        return next(self._pids) + 100_000 * (1 + hash_of(self.name))
 
     @property
     def boot_id(self) -> str:
@@ -94,17 +91,13 @@ class Node(Machine):
         self.boots += 1
 
 
-def hash_of(name: str) -> int:
-    return sum(name.encode()) % 97
-
-
 class Shim:
     """One attempt's shim. `gone` is called when it is no more, however that happened."""
 
     def __init__(self, node: Node, directory: Path, tell: Callable[[dict[str, Any]], None]) -> None:
         self.node = node
         self.directory = directory
-        self.pid = node.next_pid()
+        self.pid = next(node.truth.pids)
         self.gone: list[Callable[[], None]] = []
         self.run_of_task: Run | None = None
         self._tell = tell
@@ -151,12 +144,12 @@ class Shim:
     async def _run(self, handle: int, record: dict[str, Any]) -> dict[str, Any]:
         loop, lease_file = self.process.loop, os.open(record["lease"], os.O_RDONLY)
         try:
-            why = self._why(handle, lease_file, None)
+            why = self._why(handle, record, lease_file, None)
             if why is not None:
                 return {"succeeded": False, "exit_code": None, "reason": why[0]}
             _, seconds, code, stubborn, forks = record["argv"]
             key = Key(record["task"], record["attempt"])
-            run = Run(self.node, key, self.node.devices_of.get(key, ()), self.node.next_pid(), forks == "forks")
+            run = Run(self.node, key, self.node.devices_of.get(key, ()), next(self.node.truth.pids), forks == "forks")
             self.run_of_task = run
             self.node.truth.begin(run, loop.true_s)
             content = {"pid": run.pid, "start_time": 1, "started_at": 0.0}
@@ -178,7 +171,7 @@ class Shim:
                 now_s = loop.time()
                 if now_s >= min(end_s, kill_s or end_s):
                     break
-                why = self._why(handle, lease_file, limit_s)
+                why = self._why(handle, record, lease_file, limit_s)
                 if why is not None and kill_s is None:
                     reason = why[0]
                     kill_s = now_s + (why[1] if stubborn == "stubborn" else min(why[1], 0.05))
@@ -196,11 +189,12 @@ class Shim:
         finally:
             os.close(lease_file)
 
-    def _why(self, handle: int, lease_file: int, limit_s: float | None) -> tuple[str, float] | None:
+    def _why(
+        self, handle: int, record: dict[str, Any], lease_file: int, limit_s: float | None
+    ) -> tuple[str, float] | None:
         stop = files.read_whole(handle, "stop.json")
         if stop is not None:
             return stop["reason"], stop["grace_s"]
-        record = files.read_whole(handle, "attempt.json") or {}
         if lease.now_ns() >= lease.read_deadline(lease_file):
             return "lease", record["grace_s"]
         if limit_s is not None and self.process.loop.time() >= limit_s:

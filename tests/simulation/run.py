@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.simulation import faults
-from tests.simulation.auditor import Violation
+from tests.simulation.auditor import TERMINAL, Violation
 from tests.simulation.clients import Client
 from tests.simulation.clockwork import Nothing
 from tests.simulation.faults import Fault
@@ -108,7 +108,7 @@ async def _come_to_rest(world: World, clients: list[Client]) -> None:
         if world.daemon is None or not world.daemon_process.alive:  # type: ignore[union-attr]
             continue
         states = world.states()
-        if all(states.get(task, ("", 0))[0] in faults_over for task in world.audit.acknowledged):
+        if all(states.get(task, ("", 0))[0] in TERMINAL for task in world.audit.acknowledged):
             break
     await asyncio.sleep(60.0)
     daemon = world.daemon
@@ -119,9 +119,6 @@ async def _come_to_rest(world: World, clients: list[Client]) -> None:
         live, again = daemon.scheduler.digest(), world.replayed_digest()
         if live != again:
             raise Violation("I11", "what the journal replays to is not what lives")
-
-
-faults_over = ("succeeded", "failed", "cancelled", "expired", "skipped")
 
 
 # ---------------------------------------------------------------------- after a violation
