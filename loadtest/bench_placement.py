@@ -238,6 +238,8 @@ def main() -> None:
     if not given.departures:
         flows = [(shuffled(nodes, seed), inflation(pools, nodes, 1.3, seed)) for seed in given.seeds]
         return compared("nothing leaves, 130 % asked for", flows, policies, keeps=False)
+    if not all(np.isfinite(pool.durations_s).all() for pool in pools):
+        parser.error(f"--departures: {given.tasks} does not say for how long tasks ran")
     for load, keeps in product(map(float, given.loads.split(",")), (True, False)):
         flows = [(shuffled(nodes, seed), departures(pools, nodes, load, given.arrivals, seed)) for seed in given.seeds]
         compared(f"load {100 * load:.0f} %", flows, policies, keeps=keeps, patience_s=given.patience)

@@ -91,7 +91,7 @@ def made_pool(count: int = 2000) -> Pool:
 
 def read_pool(tasks: Path, *, cut_s: float = DAY_S, like: Pool | None = None) -> Pool:
     """Those of a trace and what they ran for (`deletion_time` less `creation_time`), at most `cut_s`; where it does not say, as those of `like`
-    ran, drawn at random."""
+    ran, drawn at random, and without `like` for ever."""
     asked = [pod.task.resources for pod in read_pods(tasks)]
     with tasks.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -99,7 +99,7 @@ def read_pool(tasks: Path, *, cut_s: float = DAY_S, like: Pool | None = None) ->
         ran = np.array([float(row["deletion_time"]) - float(row["creation_time"]) for row in rows])
         return Pool(asked, np.clip(ran, 1.0, cut_s))
     if like is None:
-        raise SystemExit(f"{tasks} does not say for how long tasks ran")
+        return Pool(asked, np.full(len(asked), np.inf))
     return Pool(asked, np.random.default_rng(3).choice(like.durations_s, len(asked)))
 
 
