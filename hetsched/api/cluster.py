@@ -75,6 +75,8 @@ async def cluster(call: Call) -> web.Response:
         "cluster": daemon.cluster_id,
         "agents_connected": len(daemon.links.by_node),
         "durability": daemon.durability,
+        "mode": "normal" if daemon.safe is None else "safe",
+        "safe_mode": daemon.safe,
     }
     return await call.read({**call.view.cluster(), **own})
 

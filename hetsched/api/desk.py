@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from hetsched.config import Config
     from hetsched.daemon.auth import Tokens
     from hetsched.daemon.daemon import Daemon
+    from hetsched.daemon.safe import SafeMode
 
 
 class Desk:
-    """`hosts`: names accepted in the Host header, None = any. `closing`: streams end, nothing new is taken."""
+    """`hosts`: names accepted in the Host header, None = any. `state`: recovering, ready, safe or stopping; `safe`: why it is safe mode."""
 
     def __init__(self, config: Config, tokens: Tokens, *, hosts: frozenset[str] | None, insecure: bool) -> None:
         self.config = config
@@ -30,13 +31,20 @@ class Desk:
         self.insecure = insecure
         self.began_s = time.monotonic()
         self.daemon: Daemon | None = None
+        self.safe: SafeMode | None = None
         self.state = "recovering"
         self._memory: Memory | None = None
 
     def open(self, daemon: Daemon) -> None:
         """The journal is read; serve."""
         self.daemon = daemon
-        self.state = "ready"
+        self.safe = daemon.safe
+        self.state = "ready" if daemon.safe is None else "safe"
+
+    def know_nothing(self, safe: SafeMode) -> None:
+        """There is not even a prefix of the journal to answer from."""
+        self.safe = safe
+        self.state = "safe"
 
     def close(self) -> None:
         """Stopping: 503 from now on."""
@@ -55,10 +63,12 @@ class Desk:
         return self._memory
 
     def ready(self) -> Daemon:
-        """The daemon; Unavailable while it recovers or stops."""
-        if self.daemon is None or self.state != "ready":
-            raise Unavailable(f"the daemon is {self.state}; try again", retry_after=1.0)
-        return self.daemon
+        """The daemon; in safe mode it refuses changes by itself. Unavailable while it recovers or stops, or knows nothing."""
+        if self.daemon is not None and self.state in ("ready", "safe"):
+            return self.daemon
+        if self.state == "safe" and self.safe is not None:
+            raise Unavailable(self.safe.refusal, retry_after=30.0)
+        raise Unavailable(f"the daemon is {self.state}; try again", retry_after=1.0)
 
 
 DESK = web.AppKey("desk", Desk)

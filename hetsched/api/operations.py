@@ -17,11 +17,15 @@ from hetsched.wire import PROTOCOL
 
 async def healthz(call: Call) -> web.Response:
     """The process lives and its loop turns."""
-    return call.answer({"status": "ok", "state": call.desk.state})
+    safe = call.desk.safe
+    told = {} if safe is None else {"reason": safe.story}
+    return call.answer({"status": "ok", "state": call.desk.state, **told})
 
 
 async def readyz(call: Call) -> web.Response:
-    """200 when it serves; 503 while it recovers or stops, and while a submission would be refused because of the store."""
+    """200 when it serves; 503 while it recovers or stops, in safe mode, and while a submission would be refused because of the store."""
+    if call.desk.safe is not None:
+        raise Unavailable(call.desk.safe.story, retry_after=30)
     daemon = call.desk.ready()
     stats = daemon.store.stats()
     if not stats.admit:

@@ -72,11 +72,11 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     add_connection(parser, "--data")
 
 
-def client_of(options: argparse.Namespace) -> Client:
+def client_of(options: argparse.Namespace, **limits: float) -> Client:
     """The daemon that the command line names. Loaded here, so that `hetsched version` does not pay for HTTP."""
     from hetsched.client import Client
 
-    return Client.local(options.url, options.token, options.data_dir)
+    return Client.local(options.url, options.token, options.data_dir, **limits)
 
 
 def seconds(text: str) -> float:

@@ -220,6 +220,11 @@ class Client:
         answer: dict[str, Any] = self._get("/v1/cluster")
         return answer
 
+    def health(self) -> dict[str, Any]:
+        """Whether it lives, and in which state: recovering, ready, safe or stopping."""
+        answer: dict[str, Any] = self._get("/healthz")
+        return answer
+
     def version(self) -> Any:
         """What the daemon says it is."""
         return self._get("/version")

@@ -19,6 +19,7 @@ from hetsched.daemon.links import Links, Terms
 from hetsched.daemon.logs import Logs
 from hetsched.daemon.measure import Measure
 from hetsched.daemon.planner import Planner
+from hetsched.daemon.safe import SafeMode
 from hetsched.daemon.snapshots import Snapshots
 from hetsched.daemon.turns import Taken, TurnLoop
 from hetsched.errors import Problem, Unavailable
@@ -33,7 +34,8 @@ from hetsched.store import Store
 
 
 class Daemon:
-    """`scheduler` is restored and resumed, `store` is open. `watchers`: streams of events and logs that are open now."""
+    """`scheduler` is restored and resumed, `store` is open. `watchers`: streams of events and logs that are open now.
+    `safe`: why nothing may change; None = all is well."""
 
     def __init__(
         self,
@@ -44,6 +46,7 @@ class Daemon:
         cluster_id: str,
         url: str = "",
         insecure: bool = False,
+        safe: SafeMode | None = None,
     ) -> None:
         self.config = config
         self.scheduler = scheduler
@@ -51,6 +54,7 @@ class Daemon:
         self.cluster_id = cluster_id
         self.url = url
         self.insecure = insecure
+        self.safe = safe
         self.epoch = scheduler.world.epoch
         self.view: View = scheduler.view
         self.task_defaults = config.task_defaults()
@@ -66,6 +70,7 @@ class Daemon:
             self._release,
             self._after_step,
             self._refuse_if_full,
+            "" if safe is None else safe.refusal,
         )
         self.links = Links(self._terms(), self.turns.tell, self._longest_grace_s, self._judge)
         self.logs = Logs(self.links)

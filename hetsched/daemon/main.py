@@ -5,6 +5,8 @@
 The listener opens early, so that a port in use is found before an older daemon is deposed, and so that a recovery answers 503 instead of
 nothing; the address is printed and published only once ready. SIGTERM: nothing new is taken, the turns under way become durable and are
 answered, the state is snapshotted, the store closed. No task is ever stopped by it.
+
+A journal that cannot be read to its end is no reason to die and be started again for ever: see safe.py.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from hetsched.daemon.auth import Token, load_tokens
 from hetsched.daemon.binding import Binding, bind_to, host_names
 from hetsched.daemon.daemon import Daemon
 from hetsched.daemon.lock import DataDir
-from hetsched.daemon.recover import recover
+from hetsched.daemon.recover import recover_prefix
+from hetsched.daemon.safe import SafeMode, safe_mode
 from hetsched.daemon.signals import Signals, Supervisor
 from hetsched.errors import ConfigError, Deposed, StoreLost
 from hetsched.store import JournalCorrupt, open_store
@@ -135,7 +138,11 @@ class Service:
         store = await open_store(self._store_url, self._data_dir, self._config)
         try:
             began_s = time.monotonic()
-            scheduler, opened = await recover(self._config, store)
+            try:
+                scheduler, opened, damage = await recover_prefix(self._config, store)
+            except JournalCorrupt as error:
+                return await self._know_nothing(self._safe_mode(error, ""), desk, signals, data, url)
+            safe = None if damage is None else self._safe_mode(damage, opened.frames.at.id)
             daemon = Daemon(
                 self._config,
                 scheduler,
@@ -143,19 +150,58 @@ class Service:
                 cluster_id=opened.cluster_id,
                 url=url,
                 insecure=self._binding.insecure,
+                safe=safe,
             )
             log.info(
                 "recovered in %.3f s, epoch %d, journal at %s",
                 time.monotonic() - began_s,
                 opened.epoch,
-                opened.position.id,
+                opened.frames.at.id,
             )
             try:
+                if safe is not None:
+                    return await self._show_prefix(daemon, desk, signals, data)
                 return await self._serve(daemon, desk, listener, signals, data)
             finally:
                 daemon.planner.close()
         finally:
             await store.close()
+
+    # ------------------------------------------------------------------ safe mode
+
+    def _safe_mode(self, damage: JournalCorrupt, prefix: str) -> SafeMode:
+        safe = safe_mode(damage, prefix, self._store_url, self._data_dir)
+        log.error("%s", safe.story)
+        _warn_in_red(safe.refusal)
+        return safe
+
+    async def _show_prefix(self, daemon: Daemon, desk: Desk, signals: Signals, data: DataDir) -> int:
+        """Answer reads and keep leases, until told to stop or until another daemon leads."""
+        desk.open(daemon)
+        await self._until_stopped(signals, data, daemon.url, daemon.store.failed)
+        desk.close()
+        daemon.events.close()
+        daemon.links.close()
+        if not signals.stop.is_set():
+            raise daemon.store.failed.result()
+        return EXIT_OK
+
+    async def _know_nothing(self, safe: SafeMode, desk: Desk, signals: Signals, data: DataDir, url: str) -> int:
+        """Say why, until told to stop."""
+        desk.know_nothing(safe)
+        await self._until_stopped(signals, data, url)
+        desk.close()
+        return EXIT_OK
+
+    async def _until_stopped(
+        self, signals: Signals, data: DataDir, url: str, *ends: asyncio.Future[Any], status: str = "safe mode"
+    ) -> None:
+        data.publish_url(url)
+        print(f"listening on {url}", flush=True)
+        async with self._supervisor.ready(f"{status} on {url}"):
+            stopping = asyncio.create_task(signals.stop.wait(), name="until stopped")
+            await asyncio.wait([stopping, *ends], return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
 
     # ------------------------------------------------------------------ serving
 
@@ -163,13 +209,7 @@ class Service:
         turning = asyncio.create_task(daemon.turns.run(), name="turn loop")
         daemon.expect_nodes()
         desk.open(daemon)
-        data.publish_url(daemon.url)
-        print(f"listening on {daemon.url}", flush=True)
-        async with self._supervisor.ready(f"serving on {daemon.url}"):
-            stopping = asyncio.create_task(signals.stop.wait(), name="until stopped")
-            ends: list[asyncio.Future[Any]] = [turning, stopping, daemon.store.failed]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
+        await self._until_stopped(signals, data, daemon.url, turning, daemon.store.failed, status="serving")
         desk.close()
         daemon.events.close()
         daemon.links.close()

@@ -164,6 +164,12 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
         (),
         lambda: [((), daemon.insecure)],
     )
+    gauge(
+        "hetsched_safe_mode",
+        "1 while the journal cannot be read to its end and nothing is changed",
+        (),
+        lambda: [((), daemon.safe is not None)],
+    )
     gauge("hetsched_event_sequence", "Number of the last event", (), lambda: [((), daemon.events.last_seq)])
     gauge(
         "hetsched_journal_bytes",

@@ -32,6 +32,9 @@ LEAST_CROWD, LINGER_S = 8, 0.001
 """After a turn with so many single requests the next one waits a moment for as many: a turn costs as much as thirty of them, and who comes
 alone is not made to wait. Urgent tasks do not wait either."""
 
+FROZEN_RETRY_S = 30.0
+"""Somebody has to mend the journal first."""
+
 READ_PATIENCE_S = 10.0
 """A reader waits so long for the journal; then 503 is the truth. Writers wait on: their outcome is unknown until it is known."""
 
@@ -73,7 +76,7 @@ class Taken(msgspec.Struct):
 
 class TurnLoop:
     """`release(taken)` is called once per turn, in order, when its facts are durable; replies have been resolved by then. `admit`
-    raises where no new tasks are taken; it is asked once a bundle of singles."""
+    raises where no new tasks are taken; it is asked once a bundle of singles. `frozen`: not empty = nothing may change, and why."""
 
     def __init__(
         self,
@@ -84,6 +87,7 @@ class TurnLoop:
         release: Callable[[Taken], None],
         after_step: Callable[[Turn], None] = lambda turn: None,
         admit: Callable[[], None] = lambda: None,
+        frozen: str = "",
     ) -> None:
         self.scheduler = scheduler
         self.journal = journal
@@ -92,6 +96,7 @@ class TurnLoop:
         self._release = release
         self._after_step = after_step
         self._admit = admit
+        self._frozen = frozen
         self._tickets: dict[int, asyncio.Future[Any]] = {}
         self._crowd = 0  # single requests in the last turn
         self._askers: dict[int, list[Asker]] = {}
@@ -106,7 +111,9 @@ class TurnLoop:
     # ------------------------------------------------------------------ asking
 
     def tell(self, item: Input) -> None:
-        """Into the next turn; nobody waits for an answer."""
+        """Into the next turn; nobody waits for an answer. Where nothing may change it is forgotten: agents tell all again when they join."""
+        if self._frozen:
+            return
         self._refuse_if_over()
         self.inbox.put(item)
         self._due.set()
@@ -159,6 +166,8 @@ class TurnLoop:
             raise Unavailable("the journal does not answer, so what is known here may not be told yet") from None
 
     def _refuse_if_over(self) -> None:
+        if self._frozen:
+            raise Unavailable(self._frozen, retry_after=FROZEN_RETRY_S)
         if self._closing or self._failure is not None:
             raise Unavailable("the daemon is stopping")
 

@@ -20,10 +20,14 @@ from hetsched.store.backend import Backend
 from hetsched.store.base import (
     DirectoryBusy,
     Durability,
+    Frames,
+    HeadDamaged,
     IdentityMismatch,
     JournalCorrupt,
+    NewerVersion,
     Opened,
     Position,
+    SnapshotLost,
     Store,
     StoreStats,
 )
@@ -37,15 +41,20 @@ __all__ = [
     "DirectoryBusy",
     "Durability",
     "Faults",
+    "Frames",
+    "HeadDamaged",
     "IdentityMismatch",
     "JournalCorrupt",
     "MemoryServer",
+    "NewerVersion",
     "Opened",
     "Position",
+    "SnapshotLost",
     "Store",
     "StoreStats",
     "memory_store",
     "open_store",
+    "without_secrets",
 ]
 
 SERVED = ("redis", "rediss", "unix")
@@ -66,7 +75,7 @@ async def open_store(url: str, data_dir: Path, config: Config) -> Store:
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = DirectoryLock(data_dir)
     try:
-        identity = Identity(data_dir / "identity.json", _without_secrets(url))
+        identity = Identity(data_dir / "identity.json", without_secrets(url))
         return Journal(_backend(scheme, url, data_dir, config), config.store, identity, lock)
     except BaseException:
         lock.release()
@@ -88,7 +97,7 @@ def _backend(scheme: str, url: str, data_dir: Path, config: Config) -> Backend:
     return EmbeddedBackend(data_dir, config.store)
 
 
-def _without_secrets(url: str) -> str:
+def without_secrets(url: str) -> str:
     """For messages and the identity file: no user, no password, no query."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]

@@ -44,12 +44,21 @@ class Durability(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Frames(Protocol):
+    """Payloads after a snapshot, in order, each proven to follow the one before. `at`: the frame that was given last, so after an error the
+    end of what is whole. May be read again, from the beginning."""
+
+    at: Position
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+
 class Opened(NamedTuple):
-    """What there was when the epoch opened. `frames`: payloads after the snapshot, in order, to be read once and to the end."""
+    """What there was when the epoch opened. `frames`: those after the snapshot, to be read to the end."""
 
     epoch: int
     snapshot: bytes | None
-    frames: AsyncIterator[bytes]
+    frames: Frames
     cluster_id: str
     position: Position
 
@@ -130,13 +139,28 @@ class Store(Protocol):
 
 
 class JournalCorrupt(StoreLost):
-    """A frame or snapshot that is not what was written. Nothing is skipped: the daemon does not start on it."""
+    """A frame that is not what was written. Nothing is skipped: the daemon decides nothing on it.
 
-    def __init__(self, where: str, offset: int, reason: str) -> None:
+    `where`: its stream id. `cut`: from which frame on the journal has to be cut to be whole again."""
+
+    def __init__(self, where: str, offset: int, reason: str, *, cut: str = "") -> None:
         super().__init__(f"journal {where}, byte {offset}: {reason}")
         self.where = where
         self.offset = offset
         self.reason = reason
+        self.cut = cut or where
+
+
+class NewerVersion(JournalCorrupt):
+    """Whole, but written by a later program: nothing to be cut."""
+
+
+class SnapshotLost(JournalCorrupt):
+    """No snapshot can be read, and the journal does not reach back to before them. `where`: the snapshot and its chunk."""
+
+
+class HeadDamaged(JournalCorrupt):
+    """The store's one small record cannot be read, or is gone while there are frames. `where`: its key."""
 
 
 class IdentityMismatch(ConfigError):

@@ -6,6 +6,9 @@ Little endian. The checksum covers header and payload; as each header holds the 
 a chain: a frame lost, repeated or from elsewhere is noticed as surely as a flipped bit. Promise: the decoder accepts exactly
 what the encoder wrote, and otherwise names the frame, the byte and the reason (the server's own file has no checksums, so a
 flipped bit on disk arrives here unnoticed).
+
+In every version the frame begins with magic and version and ends with the checksum of all before it: so a later version's frame is told
+from a damaged one, and refused by name.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import struct
 import msgspec
 from crc32c import crc32c
 
-from hetsched.store.base import JournalCorrupt, Position
+from hetsched.store.base import JournalCorrupt, NewerVersion, Position
 
 MAGIC = b"HSJF"
 VERSION = 1
@@ -50,7 +53,7 @@ def decode(data: bytes, where: str) -> tuple[Position, int, bytes]:
     if magic != MAGIC:
         raise JournalCorrupt(where, 0, f"not a frame: begins with {magic!r}, not {MAGIC!r}")
     if version != VERSION:
-        raise JournalCorrupt(where, 4, f"version {version}; this program reads {VERSION}")
+        raise _other_version(data, where, version)
     if reserved:
         raise JournalCorrupt(where, 6, f"reserved field is {reserved}, not 0")
     if length + OVERHEAD_BYTES != len(data):
@@ -62,6 +65,14 @@ def decode(data: bytes, where: str) -> tuple[Position, int, bytes]:
     if (said := _CRC.unpack_from(data, end)[0]) != crc:
         raise JournalCorrupt(where, end, f"checksum is {crc:08x}, the frame says {said:08x}")
     return Position(epoch, seq, crc), previous_crc, data[_HEADER.size : end]
+
+
+def _other_version(data: bytes, where: str, version: int) -> JournalCorrupt:
+    """A whole one of a later program, or a damaged one of ours."""
+    end = len(data) - _CRC.size
+    if _CRC.unpack_from(data, end)[0] != crc32c(memoryview(data)[:end]):
+        return JournalCorrupt(where, 4, f"version is {version}, and the checksum does not match")
+    return NewerVersion(where, 4, f"version {version}; this program reads {VERSION}")
 
 
 def follow(previous: Position, where: str, data: bytes) -> tuple[Position, bytes]:

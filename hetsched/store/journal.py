@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
@@ -17,9 +17,9 @@ from hetsched.config import Store as StoreConfig
 from hetsched.errors import Deposed, StoreLost
 from hetsched.store.appender import Appender
 from hetsched.store.backend import Backend, Head, Health
-from hetsched.store.base import START, Durability, JournalCorrupt, Opened, Position, StoreStats, Unreachable
+from hetsched.store.base import START, Durability, Opened, Position, StoreStats, Unreachable
 from hetsched.store.ending import end
-from hetsched.store.frame import follow
+from hetsched.store.frames import FramesAfter
 from hetsched.store.identity import DirectoryLock, Identity
 from hetsched.store.keeper import SnapshotKeeper
 from hetsched.store.patience import patiently
@@ -28,7 +28,6 @@ log = logging.getLogger("hetsched.store")
 
 T = TypeVar("T")
 
-READ_BYTES = 8 * 1024 * 1024  # aimed at in one read of frames
 OPEN_PATIENCE_S = 30.0
 CLOSE_PATIENCE_S = 5.0
 HEALTH_EVERY_S = 1.0
@@ -55,7 +54,7 @@ class Journal:
         self._upkeep: asyncio.Task[None] | None = None
         self._health = NO_HEALTH
         self._keeper = SnapshotKeeper(backend, config, self._ask)
-        self._replayed_bytes = 0
+        self._replayed: FramesAfter | None = None
         self._noted_next = START
         self._closed = False
 
@@ -79,7 +78,8 @@ class Journal:
         self._upkeep = asyncio.create_task(self._keep_up(), name="store-upkeep")
         base = manifest.position if manifest else START
         log.info("journal: epoch %d opened at %s, snapshot at %s", head.epoch, head.position.id, base.id)
-        return Opened(head.epoch, state, self._frames(base, head), head.cluster, head.position)
+        self._replayed = FramesAfter(self._backend, base, head, self._ask)
+        return Opened(head.epoch, state, self._replayed, head.cluster, head.position)
 
     async def _open_epoch(self) -> Head:
         """Check who we are, then fence everybody else."""
@@ -99,21 +99,6 @@ class Journal:
                 self._identity.save(opened.cluster, Position(surely.epoch, surely.seq))
             self._noted_next = Position(opened.epoch, opened.seq)
         return opened
-
-    async def _frames(self, base: Position, head: Head) -> AsyncIterator[bytes]:
-        """Payloads after `base` up to the head, each proven to follow the one before."""
-        at, count = base, 16
-        while at.seq < head.seq:
-            batch = await self._ask(partial(self._backend.read, at, count))
-            if not batch:
-                raise JournalCorrupt(head.position.id, 0, f"is missing: the journal ends at {at.id}")
-            for where, data in batch[: head.seq - at.seq]:
-                at, payload = follow(at, where, data)
-                self._replayed_bytes += len(data)
-                yield payload
-            count = max(1, min(4096, READ_BYTES * len(batch) // (sum(len(data) for _, data in batch) + 1)))
-        if (at.seq, at.crc) != (head.seq, head.crc):
-            raise JournalCorrupt(at.id, 0, f"is not the last frame that the head names ({head.position.id})")
 
     # ------------------------------------------------------------------ running
 
@@ -209,7 +194,8 @@ class Journal:
 
     def _journal_bytes(self) -> int:
         """Read at the start and appended since."""
-        return self._replayed_bytes + (self._appender.bytes_total if self._appender else 0)
+        replayed_bytes = self._replayed.bytes if self._replayed else 0
+        return replayed_bytes + (self._appender.bytes_total if self._appender else 0)
 
     def _lost(self, error: StoreLost) -> None:
         log.error("journal: lost for good: %s", error)

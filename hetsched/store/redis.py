@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from hetsched.errors import ConfigError, Deposed, StoreLost
 from hetsched.store import scripts
 from hetsched.store.backend import Head, Health, Link, Manifest
-from hetsched.store.base import Durability, JournalCorrupt, Position, Unreachable
+from hetsched.store.base import Durability, HeadDamaged, JournalCorrupt, Position, Unreachable
 from hetsched.store.redis_link import RedisLink
 from hetsched.store.words import server_words
 
@@ -93,6 +93,8 @@ class RedisBackend:
             scripts.OPEN, [scripts.HEAD, scripts.JOURNAL], cluster, "1" if create else "", scripts.FORMAT
         )
         if len(answer) == 1:
+            if answer[0] == b"HEADLESS":
+                raise HeadDamaged(scripts.HEAD, 0, f"is missing, but there is a journal ({scripts.JOURNAL})")
             raise StoreLost(_OPEN_REFUSED[answer[0]])
         return _head({answer[i].decode(): answer[i + 1] for i in range(0, len(answer), 2)})
 
@@ -237,7 +239,6 @@ class RedisBackend:
 _OPEN_REFUSED = {
     b"EMPTY": "the store became empty while it was opened",
     b"CHANGED": "the store changed hands while it was opened",
-    b"HEADLESS": f"the store has a journal ({scripts.JOURNAL}) without its head ({scripts.HEAD}); restore it from a backup",
 }
 
 
@@ -255,7 +256,7 @@ def _head(fields: dict[str, bytes]) -> Head:
             unfinished=_MANIFEST.decode(fields["unfinished"]) if "unfinished" in fields else None,
         )
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
-        raise JournalCorrupt(scripts.HEAD, 0, f"the head cannot be read: {error!r}") from None
+        raise HeadDamaged(scripts.HEAD, 0, f"cannot be read: {error!r}") from None
 
 
 def _frame_of(where: str, fields: dict[bytes, bytes] | None) -> bytes:

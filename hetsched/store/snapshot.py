@@ -23,7 +23,7 @@ from typing import Any
 from crc32c import crc32c
 
 from hetsched.store.backend import Backend, Head, Manifest
-from hetsched.store.base import JournalCorrupt, Position
+from hetsched.store.base import JournalCorrupt, Position, SnapshotLost
 
 log = logging.getLogger("hetsched.store")
 
@@ -106,7 +106,7 @@ async def read(backend: Backend, manifest: Manifest, ask: Ask) -> bytes:
 async def load(backend: Backend, head: Head, ask: Ask) -> tuple[Manifest | None, bytes | None]:
     """The newest valid snapshot, or (None, None) where the journal still reaches back to its beginning.
 
-    Raises JournalCorrupt, of the newest, if neither of two can be read: the journal before them is gone."""
+    Raises SnapshotLost, of the newest, if neither of two can be read: the journal before them is gone."""
     errors: list[JournalCorrupt] = []
     for manifest in head.snapshots:
         try:
@@ -115,5 +115,7 @@ async def load(backend: Backend, head: Head, ask: Ask) -> tuple[Manifest | None,
             log.error("%s; falling back to what was before it", error)
             errors.append(error)
     if len(errors) > 1:
-        raise errors[0]
+        raise SnapshotLost(
+            errors[0].where, errors[0].offset, f"{errors[0].reason}, and the snapshot before it is lost, too"
+        )
     return None, None

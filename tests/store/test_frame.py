@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from crc32c import crc32c
 
-from hetsched.store.base import START, JournalCorrupt, Position
+from hetsched.store.base import START, JournalCorrupt, NewerVersion, Position
 from hetsched.store.frame import MAX_PAYLOAD_BYTES, OVERHEAD_BYTES, Frame, decode, encode, follow
 
 
@@ -52,11 +53,15 @@ def test_the_refusal_names_frame_byte_and_reason() -> None:
     assert "7-42, byte 38: checksum" in str(caught.value)
 
 
-def test_a_newer_version_is_named_and_not_guessed_at() -> None:
+def test_a_newer_version_is_named_and_told_from_a_damaged_one() -> None:
     data = bytearray(chain(b"x")[0].data)
     data[4] = 2
-    with pytest.raises(JournalCorrupt, match="version 2; this program reads 1"):
+    with pytest.raises(JournalCorrupt, match="version is 2, and the checksum does not match") as damaged:
         decode(bytes(data), "3-1")
+    newer = bytes(data[:-4]) + crc32c(data[:-4]).to_bytes(4, "little")
+    with pytest.raises(NewerVersion, match="version 2; this program reads 1"):
+        decode(newer, "3-1")
+    assert not isinstance(damaged.value, NewerVersion)
 
 
 @pytest.mark.parametrize(

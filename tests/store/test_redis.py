@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hetsched.errors import ConfigError, Deposed, StoreLost
-from hetsched.store import Durability, JournalCorrupt, open_store, scripts
+from hetsched.store import Durability, HeadDamaged, JournalCorrupt, open_store, scripts
 from hetsched.store.redis import connection_pool
 from tests.store.helpers import Proxy, Server, config, eventually, opened_store, replay
 
@@ -147,14 +147,14 @@ async def test_a_damaged_head_refuses_the_start(server: Server, data_dir: Path, 
         pass
     await server.client.hset(scripts.HEAD, field, value)
     store = await open_store(server.url, data_dir / "d", config())
-    with pytest.raises(JournalCorrupt, match="head cannot be read"):
+    with pytest.raises(JournalCorrupt, match="head, byte 0: cannot be read"):
         await store.open()
 
 
 async def test_a_journal_without_a_head_is_not_begun_anew(server: Server, data_dir: Path) -> None:
     await server.client.xadd(scripts.JOURNAL, {b"frame": b"?"}, id="1-1")
     store = await open_store(server.url, data_dir / "d", config())
-    with pytest.raises(StoreLost, match="without its head"):
+    with pytest.raises(HeadDamaged, match="head, byte 0: is missing, but there is a journal"):
         await store.open()
 
 
