@@ -1,7 +1,7 @@
 """The board: what happened to each task and when, in columns that several processes share as memory-mapped files.
 
 One row a task, in order of arrival; one set of columns a generator process. Each column has one writer: the generator writes
-`intended`, `kind`, `sent`, `acknowledged` and `answered`, the observer `placed`. Times are CLOCK_MONOTONIC nanoseconds, which
+`intended`, `kind`, `sent`, `acknowledged` and `answered`, the observer `placed` and `ended`. Times are CLOCK_MONOTONIC nanoseconds, which
 all processes of a machine share; 0 = it has not happened. Files and not named shared memory: they vanish with their directory.
 """
 
@@ -21,6 +21,7 @@ COLUMNS: dict[str, Any] = {
     "acknowledged": np.int64,  # its 202 was read
     "answered": np.int64,  # the 202 already carried the placement
     "placed": np.int64,  # the `placed` event was read
+    "ended": np.int64,  # the event of its end was read, in mode `process`
 }
 
 
@@ -42,6 +43,7 @@ class Board:
         self.acknowledged: NDArray[np.int64] = _column(directory, generator, "acknowledged", capacity)
         self.answered: NDArray[np.int64] = _column(directory, generator, "answered", capacity)
         self.placed: NDArray[np.int64] = _column(directory, generator, "placed", capacity)
+        self.ended: NDArray[np.int64] = _column(directory, generator, "ended", capacity)
 
     def placement_known_ns(self) -> NDArray[np.int64]:
         """When the placement became known outside: by the answer or by the event, whichever came first; 0 = not at all."""

@@ -24,8 +24,8 @@ from loadtest.board import Board
 from loadtest.connections import Pool, Request
 from loadtest.mix import Mix, read_mix
 
-SINGLE, BULK, ARRAY = "single", "bulk", "array"
-MODES = (SINGLE, BULK, ARRAY)
+SINGLE, BULK, ARRAY, PACKED, PROCESS = "single", "bulk", "array", "packed", "process"
+MODES = (SINGLE, BULK, ARRAY, PACKED, PROCESS)
 
 
 class Plan(NamedTuple):
@@ -160,9 +160,10 @@ def row_of(task: str, run: str) -> tuple[int, int] | None:
 
 
 def _head(plan: Plan) -> bytes:
+    media = "application/vnd.hetsched.columns" if plan.mode == PACKED else "application/json"
     return (
         f"POST /v1/schedule HTTP/1.1\r\nHost: {plan.host}:{plan.port}\r\nAuthorization: Bearer {plan.token}\r\n"
-        "Content-Type: application/json\r\nContent-Length: "
+        f"Content-Type: {media}\r\nContent-Length: "
     ).encode()
 
 
@@ -200,4 +201,14 @@ def _array(mix: Mix, plan: Plan, board: Board) -> Callable[[int, int], Iterator[
     return requests
 
 
-_REQUESTS = {SINGLE: _single, BULK: _bulk, ARRAY: _array}
+def _packed(mix: Mix, plan: Plan, board: Board) -> Callable[[int, int], Iterator[Request]]:
+    def requests(first: int, end: int) -> Iterator[Request]:
+        for low in range(first, end, plan.batch):
+            rows = list(range(low, min(low + plan.batch, end)))
+            kinds = board.kind[low : low + len(rows)]
+            yield Request(mix.columns(kinds, [identity(plan, row) for row in rows]), rows)
+
+    return requests
+
+
+_REQUESTS = {SINGLE: _single, BULK: _bulk, ARRAY: _array, PACKED: _packed, PROCESS: _array}

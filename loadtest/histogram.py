@@ -1,13 +1,14 @@
 """Durations in logarithmic-linear buckets, after HdrHistogram: constant memory, vectors in, percentiles out.
 
 Promises: every recorded value is told back within 1/1024 of itself (three significant digits); mean and max are exact;
-`merge` of two histograms equals one histogram of all values.
+`of` the parts of several equals one histogram of all values.
 
 Values below 2048 ns have a bucket each; above, every doubling is cut into 1024 equal buckets.
 """
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -33,6 +34,15 @@ def highest_of(bucket: int) -> int:
     return ((bucket - shift * SUB + 1) << shift) - 1
 
 
+class Packed(msgspec.Struct, frozen=True):
+    """A histogram to send: the buckets that are not empty (ascending) and what is in each."""
+
+    buckets: list[int]
+    counts: list[int]
+    sum_ns: int
+    max_ns: int
+
+
 class Histogram:
     """Counts of durations, in ns."""
 
@@ -42,22 +52,16 @@ class Histogram:
         self.sum_ns = 0
         self.max_ns = 0
 
-    def record(self, values_ns: ArrayLike) -> None:
-        """Count a vector of durations; negative ones count as 0."""
-        values = np.maximum(np.asarray(values_ns, dtype=np.int64), 0)
-        if values.size == 0:
-            return
-        self._counts += np.bincount(bucket_of(values), minlength=len(self._counts))
-        self.count += int(values.size)
-        self.sum_ns += int(values.sum())
-        self.max_ns = max(self.max_ns, int(values.max()))
-
-    def merge(self, other: Histogram) -> None:
-        """Add all that the other has counted."""
-        self._counts += other._counts
-        self.count += other.count
-        self.sum_ns += other.sum_ns
-        self.max_ns = max(self.max_ns, other.max_ns)
+    @classmethod
+    def of(cls, *parts: Packed) -> Histogram:
+        """All that the parts have counted."""
+        whole = cls()
+        for part in parts:
+            whole._counts[np.array(part.buckets, dtype=np.int64)] += np.array(part.counts, dtype=np.int64)
+            whole.count += sum(part.counts)
+            whole.sum_ns += part.sum_ns
+            whole.max_ns = max(whole.max_ns, part.max_ns)
+        return whole
 
     def percentile_ns(self, percent: float) -> int:
         """The smallest bucket's value that at least `percent` of the durations do not exceed; 0 when empty."""
@@ -78,3 +82,10 @@ class Histogram:
             **{f"{name}_ms": self.percentile_ns(percent) / 1e6 for name, percent in named.items()},
             "max_ms": self.max_ns / 1e6,
         }
+
+
+def packed(values_ns: ArrayLike) -> Packed:
+    """The histogram of a vector of durations; negative ones count as 0."""
+    values = np.maximum(np.asarray(values_ns, dtype=np.int64), 0)
+    buckets, counts = np.unique(bucket_of(values), return_counts=True)
+    return Packed(buckets.tolist(), counts.tolist(), int(values.sum()), int(values.max(initial=0)))

@@ -19,15 +19,18 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from loadtest import report, server
+from loadtest import page, report, server, tally
 from loadtest.board import Board, capacity_for
 from loadtest.fleet import FleetPlan, run_fleet
-from loadtest.generator import Plan, generate
-from loadtest.mix import MixError, read_mix
+from loadtest.generator import PROCESS, Plan, generate
+from loadtest.mix import Mix, MixError, mix_path, read_mix
 from loadtest.nodes import capacity_of, fleet_of
 from loadtest.observer import Watch, observe
 from loadtest.options import Options, parse
+from loadtest.search import search
+from loadtest.tally import Figures
 from loadtest.targets import TargetError, judge, read_targets
+from loadtest.together import Load, Meeting, MeetingError, Part
 
 READY_S = 60.0
 LEAD_S = 1.0  # generators start together this long after they were told
@@ -37,18 +40,22 @@ spawn = multiprocessing.get_context("spawn")
 
 
 def main(argv: list[str]) -> int:
-    """0: done and all targets reached · 1: a target missed, or the fleet saw a broken promise · 2: misuse · 5: no daemon."""
+    """0: done, all targets reached · 1: a target missed, or the fleet saw a broken promise · 2: misuse · 5: no daemon, or a machine missing."""
     options = parse(argv)
     try:
         targets = read_targets(options.targets) if options.targets else []
-        read_mix(options.mix)
+        if not options.join:
+            fault = _unfit(read_mix(options.mix), options.mode)
+            if fault:
+                raise MixError(fault)
     except (TargetError, MixError) as error:
         print(f"hetsched load: {error}", file=sys.stderr)
         return 2
     try:
-        with _daemon(options) as daemon, tempfile.TemporaryDirectory(prefix="hs-board-") as directory:
-            figures = Run(options, daemon, Path(directory)).go()
-    except server.ServerError as error:
+        if options.join:
+            return _join(options)
+        figures = search(options, targets, _measure) if options.search else _measure(options)
+    except (server.ServerError, MeetingError) as error:
         print(f"hetsched load: {error}", file=sys.stderr)
         return 5
     judged = judge(targets, figures)
@@ -58,61 +65,126 @@ def main(argv: list[str]) -> int:
     text = json.dumps(figures, indent=2)
     if options.out:
         options.out.write_text(text + "\n")
+    if options.html:
+        options.html.write_text(page.page(figures))
     print(text if options.json else "\n".join(filter(None, (report.table(figures), report.verdicts(judged)))))
     fleet = figures.get("fleet", {})
     broken = fleet.get("started_twice", 0) or fleet.get("overcommitted", 0)
     return 1 if broken or not all(each.reached for each in judged) else 0
 
 
+def _measure(options: Options) -> Figures:
+    """One run, from here."""
+    with _daemon(options) as daemon, tempfile.TemporaryDirectory(prefix="hs-board-") as directory:
+        load = _load(options, daemon.url)
+        meeting = None
+        if load.machines > 1:
+            assert options.store is not None
+            meeting = Meeting(options.store)
+            meeting.lead(load)
+        run = Run(load, 0, daemon, Path(directory))
+        parts = [run.go(meeting)]
+        if meeting:
+            parts += meeting.parts(load, load.drain + load.timeout + READY_S)
+    figures: Figures = {"run": _about(options)} | tally.figures([part.tally for part in parts])
+    figures["fragmentation"] = report.fragmentation(run.samples)
+    if load.nodes:
+        figures["load"] = report.load_on(capacity_of(fleet_of(load.nodes, load.run)), read_mix(options.mix), load.rps)
+        figures["fleet"] = {name: sum(part.fleet[name] for part in parts if part.fleet) for name in parts[0].fleet}
+    if run.cost:
+        per_task = run.cost["cpu_s"] * 1e6 / max(figures["achieved"]["acknowledged"], 1)
+        figures["daemon"] = {**run.cost, "cpu_us_per_task": per_task}
+    return figures
+
+
+def _join(options: Options) -> int:
+    """One machine of several; what it measured is in the report of the one that leads."""
+    assert options.store is not None
+    meeting = Meeting(options.store)
+    print("waiting for a machine that leads …", file=sys.stderr)
+    load, number = meeting.join()
+    options.url = options.url or load.url
+    with _daemon(options) as daemon, tempfile.TemporaryDirectory(prefix="hs-board-") as directory:
+        part = Run(load, number, daemon, Path(directory)).go(meeting)
+        meeting.tell(load, part)
+    print(
+        f"machine {number} of {load.machines}: {sum(each.offered for each in part.tally.slices):,} tasks offered",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _load(options: Options, url: str) -> Load:
+    mix = mix_path(options.mix).read_text()
+    shared = {name: getattr(options, name) for name in Load.__struct_fields__ if hasattr(options, name)}
+    return Load(**{**shared, "run": f"load{secrets.token_hex(4)}", "url": url, "mix": mix})
+
+
+def _unfit(mix: Mix, mode: str) -> str:
+    """Why the mix is not for this mode; empty = it is."""
+    if mix.runs_processes and mode != PROCESS:
+        return "this mix has a `command`: it is for --mode process"
+    if mode == PROCESS and not mix.runs_processes:
+        return "--mode process needs a mix whose tasks have a `command` (--mix process)"
+    return ""
+
+
+def _about(options: Options) -> dict[str, Any]:
+    hidden = {"token", "agent_token", "store"}
+    shown = {name: value for name, value in vars(options).items() if name not in hidden}
+    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.release()}
+    return {"options": {name: str(v) if isinstance(v, Path) else v for name, v in shown.items()}, "machine": machine}
+
+
 class Run:
-    """The processes of one run and what they leave behind."""
+    """The processes of one machine's part of a run and what they leave behind."""
 
-    def __init__(self, options: Options, daemon: server.Server, directory: Path) -> None:
-        self._options, self._daemon, self._directory = options, daemon, directory
-        self._run = f"load{secrets.token_hex(4)}"
-        self._rate_per_s = options.rps / options.generators
-        self._capacity = capacity_for(rate_per_s=self._rate_per_s, duration_s=options.duration)
-        self._boards = [Board(directory, number, self._capacity) for number in range(options.generators)]
-        self._samples: list[dict[str, float]] = []
+    def __init__(self, load: Load, number: int, daemon: server.Server, directory: Path) -> None:
+        self._load, self._number, self._daemon, self._directory = load, number, daemon, directory
+        self._prefix = f"{load.run}m{number}"
+        self._rate_per_s = load.rps / load.machines / load.generators
+        self._nodes = load.nodes // load.machines + (number < load.nodes % load.machines)
+        self._capacity = capacity_for(rate_per_s=self._rate_per_s, duration_s=load.duration)
+        self._boards = [Board(directory, number, self._capacity) for number in range(load.generators)]
+        self._mix = directory / "mix.toml"
+        self._mix.write_text(load.mix)
+        self.samples: list[dict[str, float]] = []
+        self.cost: dict[str, float] = {}
 
-    def go(self) -> report.Figures:
-        """The whole run; figures as in the JSON report."""
-        options = self._options
+    def go(self, meeting: Meeting | None) -> Part:
+        """The whole run; `meeting`: with others, who all begin at once."""
+        load = self._load
         with contextlib.ExitStack() as stack:
-            if options.nodes:
-                stack.enter_context(self._beside(run_fleet, self._fleet_plan(), f"{options.nodes} nodes"))
+            if load.mode == PROCESS and self._daemon.pid is not None:
+                stack.enter_context(server.agent(self._daemon))
+            elif self._nodes:
+                stack.enter_context(self._beside(run_fleet, self._fleet_plan(), f"{self._nodes} nodes"))
             stack.enter_context(self._beside(observe, self._watch(), "the event stream"))
             before = self._daemon.cost()
-            start_ns = time.monotonic_ns() + int(LEAD_S * 1e9)
-            end_ns = start_ns + int(options.duration * 1e9)
+            start_ns = meeting.start(load, self._number) if meeting else time.monotonic_ns() + int(LEAD_S * 1e9)
+            end_ns = start_ns + int(load.duration * 1e9)
             self._generate(start_ns, end_ns)
             self._drain()
             now_ns = time.monotonic_ns()
             after = self._daemon.cost()
-        results = [json.loads((self._directory / f"{number}.json").read_text()) for number in range(options.generators)]
-        figures: dict[str, Any] = {"run": self._about()}
-        figures |= report.figures(
-            self._boards, results, read_mix(options.mix), start_ns=start_ns, end_ns=end_ns, now_ns=now_ns
-        )
-        figures["fragmentation"] = report.fragmentation(self._samples)
-        if options.nodes:
-            fleet = capacity_of(fleet_of(options.nodes, self._run))
-            figures["load"] = report.load_on(fleet, read_mix(options.mix), options.rps)
-            figures["fleet"] = json.loads((self._directory / "fleet.json").read_text())
         if before and after:
-            cpu_s = after["cpu_s"] - before["cpu_s"]
-            per_task = cpu_s * 1e6 / max(figures["achieved"]["acknowledged"], 1)
-            figures["daemon"] = {"cpu_s": cpu_s, "cpu_us_per_task": per_task, "rss_bytes": after["rss_bytes"]}
-        return figures
+            self.cost = {"cpu_s": after["cpu_s"] - before["cpu_s"], "rss_bytes": after["rss_bytes"]}
+        results = [json.loads((self._directory / f"{number}.json").read_text()) for number in range(load.generators)]
+        mine = tally.tally_of(
+            self._boards, results, read_mix(str(self._mix)), start_ns=start_ns, end_ns=end_ns, now_ns=now_ns
+        )
+        fleet = self._directory / "fleet.json"
+        counts = json.loads(fleet.read_text()) if fleet.exists() else {}
+        return Part(mine, {name: count for name, count in counts.items() if isinstance(count, int)})
 
     def _generate(self, start_ns: int, end_ns: int) -> None:
         processes = [
             spawn.Process(target=generate, args=(self._plan(number, start_ns, end_ns),), daemon=True)
-            for number in range(self._options.generators)
+            for number in range(self._load.generators)
         ]
         for process in processes:
             process.start()
-        limit_ns = end_ns + int((self._options.timeout + READY_S) * 1e9)
+        limit_ns = end_ns + int((self._load.timeout + READY_S) * 1e9)
         try:
             while any(process.is_alive() for process in processes) and time.monotonic_ns() < limit_ns:
                 self._sample()
@@ -124,17 +196,21 @@ class Run:
             raise server.ServerError(f"{len(failed)} of {len(processes)} generators broke off; their errors are above")
 
     def _drain(self) -> None:
-        """Until every acknowledged task is known to be placed, at most `--drain` seconds."""
-        deadline = time.monotonic() + self._options.drain
+        """Until every acknowledged task is known to be placed, and ended where that is measured; at most `--drain` seconds."""
+        deadline = time.monotonic() + self._load.drain
         while time.monotonic() < deadline:
-            if all(((board.acknowledged == 0) | (board.placement_known_ns() > 0)).all() for board in self._boards):
+            if all(self._done(board) for board in self._boards):
                 return
             time.sleep(0.1)
+
+    def _done(self, board: Board) -> bool:
+        known = board.ended if self._load.mode == PROCESS else board.placement_known_ns()
+        return bool(((board.acknowledged == 0) | (known > 0)).all())
 
     def _sample(self) -> None:
         with contextlib.suppress(server.ServerError):  # a daemon under load may be late; the next second asks again
             fragmentation = self._daemon.get("/v1/cluster")["fragmentation"]
-            self._samples.append({kind: entry["ratio"] for kind, entry in fragmentation.items()})
+            self.samples.append({kind: entry["ratio"] for kind, entry in fragmentation.items()})
 
     @contextlib.contextmanager
     def _beside(self, target: Any, plan: Any, what: str) -> Iterator[None]:
@@ -153,7 +229,7 @@ class Run:
             _end([process])
 
     def _plan(self, number: int, start_ns: int, end_ns: int) -> Plan:
-        options, daemon = self._options, self._daemon
+        load, daemon = self._load, self._daemon
         return Plan(
             number=number,
             directory=self._directory,
@@ -161,37 +237,35 @@ class Run:
             host=daemon.host,
             port=daemon.port,
             token=daemon.token,
-            run=self._run,
-            mode=options.mode,
-            mix=options.mix,
+            run=self._prefix,
+            mode=load.mode,
+            mix=str(self._mix),
             rate_per_s=self._rate_per_s,
             start_ns=start_ns,
             end_ns=end_ns,
-            tick_s=options.tick,
-            batch=options.batch,
-            connections=options.connections,
-            timeout_s=options.timeout,
-            seed=options.seed,
+            tick_s=load.tick,
+            batch=load.batch,
+            connections=load.connections,
+            timeout_s=load.timeout,
+            seed=load.seed + 7919 * self._number,
         )
 
     def _fleet_plan(self) -> FleetPlan:
         daemon = self._daemon
-        return FleetPlan(daemon.url, daemon.agent_token, self._run, self._options.nodes, self._directory / "fleet.json")
+        return FleetPlan(daemon.url, daemon.agent_token, self._prefix, self._nodes, self._directory / "fleet.json")
 
     def _watch(self) -> Watch:
-        daemon = self._daemon
+        load, daemon = self._load, self._daemon
         return Watch(
-            daemon.host, daemon.port, daemon.token, self._run, self._directory, self._options.generators, self._capacity
+            daemon.host,
+            daemon.port,
+            daemon.token,
+            self._prefix,
+            self._directory,
+            load.generators,
+            self._capacity,
+            ends=load.mode == PROCESS,
         )
-
-    def _about(self) -> dict[str, Any]:
-        hidden = {"token", "agent_token"}
-        options = {name: value for name, value in vars(self._options).items() if name not in hidden}
-        machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.release()}
-        return {
-            "options": {name: str(v) if isinstance(v, Path) else v for name, v in options.items()},
-            "machine": machine,
-        }
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The observer process: follows the event stream and writes onto the boards when each task was placed.
+"""The observer process: follows the event stream and writes onto the boards when each task was placed and, if that is asked for, ended.
 
 Promises: it resumes after a cut at the event it had last, so a placement is missed only if the daemon no longer has it; times are taken when
 the bytes were read, before they are decoded.
@@ -32,9 +32,13 @@ class Watch(NamedTuple):
     directory: Path
     generators: int
     capacity: int
+    ends: bool = False
 
 
-class Placed(msgspec.Struct):
+ENDS = frozenset(("succeeded", "failed", "cancelled", "expired", "skipped"))
+
+
+class Told(msgspec.Struct):
     event: str
     task: str | None = None
 
@@ -45,7 +49,8 @@ class Observer:
     def __init__(self, watch: Watch) -> None:
         self._run = watch.run
         self._boards = [Board(watch.directory, number, watch.capacity) for number in range(watch.generators)]
-        self._decode = msgspec.json.Decoder(Placed).decode
+        self._ends = watch.ends
+        self._decode = msgspec.json.Decoder(Told).decode
         self._rest = b""
         self.last_id = b""
 
@@ -55,8 +60,8 @@ class Observer:
         for line in lines:
             if line.startswith(b"data:"):
                 # Most events are others; the scan is a tenth of a decode.
-                if b'"placed"' in line:
-                    self._placed(self._decode(line[5:]), now_ns)
+                if self._ends or b'"placed"' in line:
+                    self._told(self._decode(line[5:]), now_ns)
             elif line.startswith(b"id:"):
                 self.last_id = line[3:].strip()
 
@@ -64,13 +69,16 @@ class Observer:
         """The connection broke; what was half read is sent again."""
         self._rest = b""
 
-    def _placed(self, event: Placed, now_ns: int) -> None:
-        found = row_of(event.task, self._run) if event.event == "placed" and event.task else None
-        if found is not None:
-            number, row = found
-            board = self._boards[number]
-            if board.placed[row] == 0:  # later placements are of further attempts
-                board.placed[row] = now_ns
+    def _told(self, event: Told, now_ns: int) -> None:
+        found = row_of(event.task, self._run) if event.task else None
+        if found is None:
+            return
+        number, row = found
+        board = self._boards[number]
+        if event.event == "placed" and board.placed[row] == 0:  # later placements are of further attempts
+            board.placed[row] = now_ns
+        elif event.event in ENDS and self._ends:
+            board.ended[row] = now_ns
 
 
 def observe(watch: Watch, ready: Event, stop: Event) -> None:

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from loadtest.generator import MODES, SINGLE
+from loadtest.generator import MODES, PROCESS, SINGLE
 from loadtest.mix import DEFAULT
 
 LONGEST_S = 3600.0
@@ -35,9 +35,13 @@ class Options(argparse.Namespace):
     i_own_this_host: bool
     store: str | None
     sets: list[str]
+    machines: int
+    join: bool
+    search: bool
     targets: Path | None
     json: bool
     out: Path | None
+    html: Path | None
 
 
 def parse(argv: list[str]) -> Options:
@@ -49,15 +53,26 @@ def parse(argv: list[str]) -> Options:
     arrivals = parser.add_argument_group("what arrives")
     arrivals.add_argument("--rps", type=float, default=200.0, help="tasks per second, all processes together (200)")
     arrivals.add_argument("--duration", type=float, default=10.0, help="seconds of arrivals (10)")
-    arrivals.add_argument("--mix", default=DEFAULT, help="mixed, cpu, critical, or a .toml file (mixed)")
-    arrivals.add_argument("--mode", choices=MODES, default=SINGLE, help="how tasks ride in requests (single)")
+    arrivals.add_argument("--mix", help="mixed, cpu, critical, openb, philly, llm, process, or a .toml file (mixed)")
     arrivals.add_argument(
-        "--tick", type=float, default=0.002, help="bulk, array: arrivals of so many seconds ride together"
+        "--mode",
+        choices=MODES,
+        default=SINGLE,
+        help="how tasks ride in requests (single); process: arrays of real processes on an agent of this machine",
     )
-    arrivals.add_argument("--batch", type=int, default=1000, help="bulk, array: most tasks in a request (1000)")
+    arrivals.add_argument(
+        "--tick", type=float, default=0.002, help="not single: arrivals of so many seconds ride together"
+    )
+    arrivals.add_argument("--batch", type=int, default=1000, help="not single: most tasks in a request (1000)")
     arrivals.add_argument("--seed", type=int, default=1, help="same seed, same arrivals (1)")
     client = parser.add_argument_group("who sends")
     client.add_argument("--generators", type=int, default=1, help="processes that send (1)")
+    client.add_argument(
+        "--machines", type=int, default=1, help="how many load together, this one leading; they meet in --store (1)"
+    )
+    client.add_argument(
+        "--join", action="store_true", help="be one of the others: what to do comes from the one that leads"
+    )
     client.add_argument("--connections", type=int, default=32, help="kept-alive connections of each (32)")
     client.add_argument("--timeout", type=float, default=10.0, help="seconds until an answer counts as an error (10)")
     client.add_argument("--drain", type=float, default=15.0, help="seconds to wait for the last placements (15)")
@@ -65,7 +80,9 @@ def parse(argv: list[str]) -> Options:
     server.add_argument(
         "--nodes", type=int, default=50, help="simulated nodes; 0: the daemon's own agents end the tasks (50)"
     )
-    server.add_argument("--store", help="store of the own daemon (embedded:)")
+    server.add_argument(
+        "--store", help="store of the own daemon (embedded:); with --machines or --join: where they meet, redis://HOST"
+    )
     server.add_argument(
         "--set", dest="sets", action="append", default=[], metavar="KEY=VALUE", help="its configuration"
     )
@@ -76,9 +93,17 @@ def parse(argv: list[str]) -> Options:
     server.add_argument("--i-own-this-host", action="store_true", help="allow --url beyond this machine")
     report = parser.add_argument_group("what comes out")
     report.add_argument("--targets", type=Path, help="TOML file of figures to reach; exit 1 if one is missed")
+    report.add_argument(
+        "--search", action="store_true", help="the highest rate that still reaches the targets: runs from --rps up"
+    )
     report.add_argument("--json", action="store_true", help="the report as JSON on stdout")
     report.add_argument("--out", type=Path, help="write the report as JSON to this file as well")
+    report.add_argument("--html", type=Path, help="write it as a page with its course over time")
     options = parser.parse_args(argv, namespace=Options())
+    if options.mode == PROCESS:
+        options.mix = options.mix or "process"
+        options.nodes = 0 if not options.url else options.nodes
+    options.mix = options.mix or DEFAULT
     complaint = _complaint(options)
     if complaint:
         parser.error(complaint)
@@ -87,6 +112,7 @@ def parse(argv: list[str]) -> Options:
 
 def _complaint(options: Options) -> str:
     """The first bound that is broken; empty = none."""
+    together = options.machines > 1 or options.join
     bounds = (
         (options.rps > 0, "--rps is above 0"),
         (0 < options.duration <= LONGEST_S, f"--duration is at most {LONGEST_S:g} seconds"),
@@ -98,9 +124,20 @@ def _complaint(options: Options) -> str:
         (0 < options.timeout <= 600 and 0 <= options.drain <= 600, "--timeout and --drain are at most 600 seconds"),
         (0 <= options.nodes <= 20_000, "--nodes is 0 to 20,000"),
         (options.seed >= 0, "--seed is 0 or above"),
+        (1 <= options.machines <= 256, "--machines is 1 to 256"),
+        (not (options.url and options.sets), "--set is for an own daemon, not for --url"),
         (
-            not (options.url and (options.store or options.sets)),
-            "--store and --set are for an own daemon, not for --url",
+            together or not (options.url and options.store),
+            "--store is for an own daemon, or to meet in with --machines or --join",
+        ),
+        (not together or options.store, "--machines and --join need --store, the daemon's Redis, to meet in"),
+        (options.machines == 1 or options.url, "--machines needs --url: all load the same daemon"),
+        (not (options.join and options.machines > 1), "--join takes the number of machines from the one that leads"),
+        (not (together and options.search), "--search is for one machine"),
+        (not options.search or options.targets, "--search needs --targets: what a rate has to reach"),
+        (
+            options.mode != PROCESS or not options.url or options.nodes == 0,
+            "--mode process with --url runs on that daemon's own agents: --nodes 0",
         ),
     )
     return next((text for holds, text in bounds if not holds), "")

@@ -1,68 +1,12 @@
-"""The report: from the boards to figures, and from figures to a table. README.md says what each one means.
-
-Promises: a task that was acknowledged and not seen placed counts in `scheduling` with the time it had waited when the run ended, so a
-server that stalls cannot improve its figures by not answering.
-"""
+"""The report for people: figures as a table. README.md says what each one means."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from loadtest.board import Board
-from loadtest.histogram import Histogram
 from loadtest.mix import Mix
+from loadtest.tally import Figures
 from loadtest.targets import Verdict
-
-Figures = dict[str, Any]
-
-
-def figures(
-    boards: list[Board], results: list[Mapping[str, Any]], mix: Mix, *, start_ns: int, end_ns: int, now_ns: int
-) -> Figures:
-    """All that the boards tell. `start_ns`…`end_ns`: when tasks arrived; `now_ns`: when one stopped looking."""
-    rows = [np.flatnonzero(board.intended) for board in boards]
-    intended = _gather(boards, rows, "intended")
-    acknowledged = _gather(boards, rows, "acknowledged")
-    sent = _gather(boards, rows, "sent")
-    kind = _gather(boards, rows, "kind")
-    known = np.concatenate([board.placement_known_ns()[at] for board, at in zip(boards, rows, strict=True)])
-    acked, placed = acknowledged > 0, known > 0
-    waited_ns = np.where(placed, known, now_ns) - intended
-    last_ns = int(acknowledged.max(initial=end_ns))
-    duration_s = (end_ns - start_ns) / 1e9
-    outcomes = Counter[str]()
-    for result in results:
-        outcomes.update(result["outcomes"])
-    requests = outcomes.total()
-    return {
-        "offered": {"tasks": len(intended), "per_s": len(intended) / duration_s},
-        "achieved": {
-            "acknowledged": int(acked.sum()),
-            "per_s": int(acked.sum()) / max(duration_s, (last_ns - start_ns) / 1e9),
-            "placed": int(placed.sum()),
-            "placed_per_s": int(placed.sum()) / max(duration_s, (int(known.max(initial=end_ns)) - start_ns) / 1e9),
-            "unplaced": int((acked & ~placed).sum()),
-        },
-        "errors": {
-            "requests": requests,
-            "failed": requests - outcomes["202"],
-            "rate": (requests - outcomes["202"]) / requests if requests else 0.0,
-            "rejected_tasks": sum(result["rejected"] for result in results),
-            "by_kind": {name: count for name, count in sorted(outcomes.items()) if name != "202"},
-        },
-        "lateness": _summary((sent - intended)[sent > 0]),
-        "answer": _summary((acknowledged - intended)[acked]),
-        "scheduling": _summary(waited_ns[acked]),
-        "scheduling_by_class": {
-            entry.name: _summary(waited_ns[acked & (kind == number)]) for number, entry in enumerate(mix.classes)
-        },
-        "tpu_queue_wait": _summary(waited_ns[acked & np.isin(kind, _asking(mix, "tpu"))]),
-    }
 
 
 def fragmentation(samples: Sequence[Mapping[str, float]]) -> Figures:
@@ -100,6 +44,7 @@ def table(report: Figures) -> str:
         _line("the placement known", report["scheduling"]),
         *(_line(f"  {name}", summary) for name, summary in report["scheduling_by_class"].items()),
         _line("the placement known, TPU tasks", report["tpu_queue_wait"]),
+        *([_line("its end known", report["end"])] if report["end"]["count"] else []),
     ]
     for kind, values in report.get("fragmentation", {}).items():
         lines.append(
@@ -125,20 +70,6 @@ def verdicts(judged: Iterable[Verdict]) -> str:
         + ("not measured" if each.measured is None else f"{each.measured:g}")
         for each in judged
     )
-
-
-def _gather(boards: list[Board], rows: list[NDArray[np.intp]], column: str) -> NDArray[np.int64]:
-    return np.concatenate([np.asarray(getattr(board, column))[at] for board, at in zip(boards, rows, strict=True)])
-
-
-def _asking(mix: Mix, device_kind: str) -> list[int]:
-    return [number for number, entry in enumerate(mix.classes) if device_kind in entry.kinds]
-
-
-def _summary(values_ns: NDArray[np.int64]) -> dict[str, float]:
-    histogram = Histogram()
-    histogram.record(values_ns)
-    return histogram.summary_ms()
 
 
 def _line(name: str, summary: Mapping[str, float]) -> str:

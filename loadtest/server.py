@@ -98,6 +98,26 @@ def own(*, store: str | None, sets: list[str]) -> Iterator[Server]:
             shutil.rmtree(data, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def agent(daemon: Server) -> Iterator[None]:
+    """A real agent of this machine, for a run whose tasks are processes. Raises ServerError."""
+    data = Path(tempfile.mkdtemp(prefix="hs-load-agent-"))
+    command = [sys.executable, "-m", "hetsched", "agent", "--server", daemon.url, "--token", daemon.agent_token]
+    command += ["--name", "load-agent", "--data", str(data), "--set", "agent.allow_root=true"]
+    with (data / "agent.log").open("wb") as log_file:
+        process = subprocess.Popen(command, stdout=log_file, stderr=log_file)
+        try:
+            deadline = time.monotonic() + START_S
+            while not any(node["state"] == "ready" for node in daemon.get("/v1/nodes")["nodes"]):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise ServerError(f"the agent is not ready within {START_S:.0f} s:\n{_tail(data / 'agent.log')}")
+                time.sleep(0.05)
+            yield
+        finally:
+            _stop(process)
+            shutil.rmtree(data, ignore_errors=True)
+
+
 def _listening(process: subprocess.Popen[bytes], log_path: Path) -> str:
     assert process.stdout is not None
     lines: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -29,6 +30,39 @@ def test_every_class_of_every_mix_is_a_legal_task(name: str) -> None:
             assert all(not hasattr(item, "problem") for item in submission.items), submission
 
 
+@pytest.mark.parametrize("name", ["mixed", "openb"])
+def test_columns_say_what_the_list_would(name: str) -> None:
+    mix = read_mix(name)
+    kinds = np.array([0, len(mix.classes) - 1, 2, 0], dtype=np.uint8)
+    body = msgspec.msgpack.decode(mix.columns(kinds, [b"a", b"b", b"c", b"d"]))
+    which = np.frombuffer(body["which"], "<u2").tolist()
+    listed = json.loads(
+        mix.bulk([(kind, identity) for kind, identity in zip(kinds.tolist(), (b"a", b"b", b"c", b"d"), strict=True)])
+    )
+    told = [
+        {"id": ident.decode(), **body["templates"][at]}
+        for ident, at in zip(body["ids"].split(b"\n"), which, strict=True)
+    ]
+    assert told == listed
+
+
+def test_durations_are_spread_evenly_over_their_class(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        "[[class]]\nname = 'a'\nweight = 2\ndurations = [1, 2, 3, 4]\ntask = {resources = {cpu = 2}}\n[[class]]\ntask = {duration = 1}"
+    )
+    mix = read_mix(str(path))
+    assert [(entry.task["duration"], entry.weight) for entry in mix.classes] == [
+        (1, 0.5),
+        (2, 0.5),
+        (3, 0.5),
+        (4, 0.5),
+        (1, 1.0),
+    ]
+    assert mix.names() == {"a": [0, 1, 2, 3], "class-1": [4]}
+    assert mix.demand()["cpu"] == pytest.approx(2 * 2.5 * 2 / 3)
+
+
 def test_classes_are_drawn_by_weight() -> None:
     mix = read_mix("mixed")
     drawn = np.bincount(mix.draw(200_000, np.random.default_rng(1)), minlength=len(mix.classes))
@@ -51,9 +85,17 @@ def test_kinds_tell_which_classes_ask_for_what() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "1 to 255"),
+        ("", "expected tables"),
+        ("class = []", "1 to 255"),
         ("[[class]]\nwait = 1", "unknown key 'wait'"),
-        ("[[class]]\ntask = {resources = {cpu = 1}}", "needs `duration`"),
+        ("[[class]]\ntask = {resources = {cpu = 1}}", "nothing ends it"),
+        ("[[class]]\ndurations = [1]\ntask = {duration = 1}", "nothing ends it"),
+        ("[[class]]\ndurations = [1, 0]\ntask = {}", "1 to 16 numbers above 0"),
+        ("[[class]]\ndurations = [1]\ntask = {command = ['true']}", "without `command`"),
+        (
+            "[[class]]\ntask = {command = ['true']}\n[[class]]\ntask = {duration = 1}",
+            "all tasks have a `command` or none",
+        ),
         ("[[class]]\ntask = {id = 'x', duration = 1}", "without `id`"),
         ("[[class]]\nweight = 0\ntask = {duration = 1}", "above 0"),
     ],
@@ -66,7 +108,7 @@ def test_a_mix_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, compla
 
 
 def test_an_unknown_mix_names_the_known_ones() -> None:
-    with pytest.raises(MixError, match="cpu, critical, mixed"):
+    with pytest.raises(MixError, match="cpu, critical, llm, mixed"):
         read_mix("absent")
 
 
@@ -79,6 +121,12 @@ def test_an_unknown_mix_names_the_known_ones() -> None:
         ["--batch", "0"],
         ["--url", "http://127.0.0.1:1", "--store", "memory:"],
         ["--mode", "burst"],
+        ["--machines", "2"],
+        ["--machines", "2", "--store", "redis://127.0.0.1"],
+        ["--join"],
+        ["--join", "--store", "redis://127.0.0.1", "--machines", "2"],
+        ["--search"],
+        ["--mode", "process", "--url", "http://127.0.0.1:1"],
     ],
 )
 def test_a_run_is_bounded(argv: list[str]) -> None:

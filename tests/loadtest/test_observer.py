@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest import report, server
+from loadtest import report, server, tally
 from loadtest.board import Board
 from loadtest.mix import read_mix
 from loadtest.observer import Observer, Watch
@@ -47,7 +47,7 @@ def test_what_was_never_placed_counts_as_waiting_to_the_end(tmp_path: Path) -> N
     board.answered[0] = 150
     board.placed[:2] = [160, 200]
     results = [{"outcomes": {"202": 3, "429": 1}, "rejected": 0}]
-    figures = report.figures([board], results, read_mix("cpu"), start_ns=0, end_ns=1000, now_ns=1100)
+    figures = tally.figures([tally.tally_of([board], results, read_mix("cpu"), start_ns=0, end_ns=1000, now_ns=1100)])
     assert figures["scheduling"]["max_ms"] == pytest.approx(1000 / 1e6)
     assert figures["scheduling"]["mean_ms"] == pytest.approx((50 + 100 + 1000) / 3 / 1e6)
     assert figures["achieved"]["unplaced"] == 1

@@ -20,7 +20,7 @@ def load(*options: str) -> list[str]:
     return [sys.executable, "-m", "loadtest", "--store", "memory:", "--nodes", "5", "--json", *options]
 
 
-@pytest.mark.parametrize("mode", ["single", "bulk", "array"])
+@pytest.mark.parametrize("mode", ["single", "bulk", "array", "packed"])
 def test_the_figures_of_a_run_add_up(root: Path, tmp_path: Path, mode: str) -> None:
     targets = tmp_path / "targets.toml"
     targets.write_text('[targets]\n"errors.rate" = "== 0"\n"achieved.unplaced" = "== 0"\n')
@@ -40,6 +40,16 @@ def test_the_figures_of_a_run_add_up(root: Path, tmp_path: Path, mode: str) -> N
     assert report["fleet"]["started"] >= offered
     assert (report["fleet"]["started_twice"], report["fleet"]["overcommitted"]) == (0, 0)
     assert [target["reached"] for target in report["targets"]] == [True, True]
+
+
+def test_processes_run_on_an_agent_of_this_machine_and_their_ends_are_timed(root: Path) -> None:
+    command = load("--rps", "20", "--duration", "2", "--mode", "process", "--tick", "0.5")
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["end"]["count"] == report["achieved"]["acknowledged"] == report["offered"]["tasks"] > 10
+    assert report["end"]["p50_ms"] > report["scheduling"]["p50_ms"]
+    assert "fleet" not in report
 
 
 def test_a_server_that_stalls_is_caught(root: Path, tmp_path: Path) -> None:
