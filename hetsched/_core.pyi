@@ -231,12 +231,12 @@ class Core:
         """Whether none of these keys is in the table, nor twice among them: they can be accepted."""
     def accept_mixed(
         self,
-        keys: list[bytes],
+        keys: bytes,
         which: bytes,
         heads: list[tuple[int, int, int, int, int, int, int, int]],
         submitted_ns: int,
     ) -> bytes:
-        """Tasks of many templates at once, in the order given, without gangs: `which` has an uint16 a key, the index of its head
+        """Tasks of many templates at once, in the order given, without gangs: `keys` are parted by newlines, `which` has an uint16 a key, the index of its head
         (template, shape, queue, qos, flags, checkpoint_ns, deadline_ns, priority). Returns their slots, an uint32 each. Refuses as `accept` does."""
     def states(self, slots: bytes) -> bytes:
         """State of each of these slots (uint32 each), a byte a slot."""
@@ -246,6 +246,10 @@ class Core:
         """Slot of the task with this key, or NONE."""
     def started(self, task: int, attempt: int) -> None:
         """fact. PLACED → RUNNING (no-op if STOPPING or already RUNNING)."""
+    def live_on(self, node: int, keys: bytes, attempts: bytes) -> bytes:
+        """Slot (uint32) of each task whose live attempt is this one (uint16) on this node, or NONE. `keys` are parted by newlines."""
+    def started_all(self, tasks: bytes) -> None:
+        """fact(s). Those of these (uint32 each; NONE is passed over) that are PLACED → RUNNING."""
     def stop(self, task: int, reason: int, by: int = ...) -> None:
         """fact. PLACED or RUNNING → STOPPING. It holds its devices until ended/requeued/backed_off."""
     def set_use(self, task: int, cpu_milli: int, memory_bytes: int) -> None:
@@ -255,6 +259,9 @@ class Core:
         (REASON_RECLAIM, by that owner). Returns how many."""
     def ended(self, task: int, state: int, reason: int) -> None:
         """fact. Any live or waiting state → terminal; releases what it held; a claim that waited for it may become a placement (fact)."""
+    def succeeded(self, tasks: bytes) -> bytes:
+        """fact(s). These (uint32 each; NONE is passed over) have done their work: PLACED → RUNNING → SUCCEEDED. Returns those that do not run or
+        were told to stop, of which nothing is changed."""
     def requeue(self, task: int, reason: int, *, hold: int = 0, preempted: bool = False) -> None:
         """fact. Live attempt over, no retry used; back in its old place (or HELD with flags `hold`)."""
     def back_off(self, task: int, reason: int) -> None:
@@ -271,6 +278,8 @@ class Core:
         """fact(s). Give a claim up (its time ran out); those of a gang all together."""
     def forget(self, task: int) -> None:
         """fact. Drop a terminal task from the table."""
+    def forget_all(self, tasks: bytes) -> None:
+        """fact(s). The same for many, uint32 each, in order."""
 
     # ------------------------------------------------------------------ deciding
     def decide(self, levels: int, preempt: bool = True, *, lane: int = ...) -> int:

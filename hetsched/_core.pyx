@@ -32,7 +32,7 @@ import zlib
 from libc.math cimport floor
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, qsort, realloc
-from libc.string cimport memcmp, memcpy, memmove, memset
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
 cdef extern from *:
     """
@@ -45,7 +45,9 @@ cdef extern from *:
     #define AGE_NEAR_NS INT64_C(10000000000)
     #define AGE_CLASS_LEAST_NS INT64_C(30000000000)
     #define AGE_CLASS_MOST_NS INT64_C(48000000000)
+    #define prefetch(address) __builtin_prefetch(address)
     """
+    void prefetch(const void* address) noexcept nogil
     const int HETSCHED_CHECKED
     const int64_t MINUTE_NS
     const int64_t REVIEW_NS            # a reservation is looked at again so long after it was found
@@ -96,6 +98,7 @@ cdef enum:
     LOOK_BEHIND = 64           # tasks of a lane that may be passed over
 
 NONE = 0xFFFFFFFF
+NEWLINE = b"\n"
 NEVER_NS = INT64_MAX
 FREE, QUEUED, HELD, BACKOFF, PLACED, RUNNING, STOPPING, SUCCEEDED, FAILED, CANCELLED, EXPIRED, SKIPPED = range(12)
 STATE_NAMES = ("free", "queued", "held", "backoff", "placed", "running", "stopping",

@@ -6,11 +6,24 @@ refuses epochs below the highest it has seen. Starting and stopping are idempote
 
 from __future__ import annotations
 
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+
 import msgspec
 
 from hetsched.model import NodeSpec
 
-PROTOCOL = 1
+PROTOCOL = 2
+
+_INDEX = re.compile(r"-(0|[1-9][0-9]{0,9})\Z")
+
+
+def array_env(task: str) -> dict[str, str]:
+    """What a task of an array is told of itself. Nothing but the id remembers that it came from one, so the index is the number at its end;
+    a task that was given such a name by hand is told it as well."""
+    index = _INDEX.search(task)
+    return {"HETSCHED_ARRAY_INDEX": index[1]} if index else {}
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag_field="type"):
@@ -93,6 +106,20 @@ class Ended(Message, frozen=True, array_like=True, tag="ended"):
     reason: str = ""
 
 
+class StartedMany(Message, frozen=True, array_like=True, tag="started_many"):
+    """`Started` of each. `tasks`: ids joined by newlines; `attempts`: an uint16 each."""
+
+    tasks: bytes
+    attempts: bytes
+
+
+class SucceededMany(Message, frozen=True, array_like=True, tag="succeeded_many"):
+    """`Ended` of each, which did its work: exit code 0, or a lease that is over. Columns as of StartedMany."""
+
+    tasks: bytes
+    attempts: bytes
+
+
 class Report(Message, frozen=True, array_like=True, tag="report"):
     """Answer to a Pull, or a push: any device above 90 % utilisation, any change of health, any use that changed enough, at once."""
 
@@ -159,6 +186,36 @@ class Start(Message, frozen=True, array_like=True, tag="start"):
     memory_limit_bytes: int = 0
 
 
+class Starts(Message, frozen=True, array_like=True, tag="starts"):
+    """`Start` of many. The i-th is `likes[which[i]]` but for task, attempt, devices and its array index. `names`: of the node's devices, by
+    index. `which`, `attempts`: an uint16 each; `tasks`: ids joined by newlines; `devices`: of each a byte that counts them, then index and
+    share_milli (uint16) of each device. Little-endian."""
+
+    session: int
+    epoch: int
+    names: tuple[str, ...]
+    likes: tuple[Start, ...]
+    which: bytes
+    tasks: bytes
+    attempts: bytes
+    devices: bytes
+
+    def each(self) -> Iterator[Start]:
+        """One by one, in order."""
+        at = 0
+        which, attempts = memoryview(self.which).cast("H"), memoryview(self.attempts).cast("H")
+        for like, task, attempt in zip(which, self.tasks.decode().split("\n"), attempts, strict=True):
+            end = at + 1 + 3 * self.devices[at]
+            devices = tuple(
+                (self.names[self.devices[one]], int.from_bytes(self.devices[one + 1 : one + 3], "little"))
+                for one in range(at + 1, end, 3)
+            )
+            at = end
+            order = self.likes[like]
+            env = {**order.env, **array_env(task)}
+            yield msgspec.structs.replace(order, task=task, attempt=attempt, devices=devices, env=env)
+
+
 class Stop(Message, frozen=True, array_like=True, tag="stop"):
     """End an attempt: SIGTERM, `grace_s`, SIGKILL to the whole tree; reported with Ended."""
 
@@ -176,6 +233,29 @@ class Settled(Message, frozen=True, array_like=True, tag="settled"):
     session: int
     task: str
     attempt: int
+
+
+class SettledMany(Message, frozen=True, array_like=True, tag="settled_many"):
+    """`Settled` of each. Columns as of StartedMany."""
+
+    session: int
+    tasks: bytes
+    attempts: bytes
+
+    def each(self) -> Iterator[Settled]:
+        """One by one, in order."""
+        for task, attempt in attempts_in(self.tasks, self.attempts):
+            yield Settled(self.session, task, attempt)
+
+
+def attempts_in(tasks: bytes, attempts: bytes) -> Iterator[tuple[str, int]]:
+    """(task, attempt) of two columns. ValueError where they do not belong together."""
+    return zip(tasks.decode().split("\n"), memoryview(attempts).cast("H"), strict=True)
+
+
+def columns(attempts: Sequence[tuple[str, int]]) -> tuple[bytes, bytes]:
+    """(task, attempt) of each → the two columns."""
+    return "\n".join(task for task, _ in attempts).encode(), array("H", (number for _, number in attempts)).tobytes()
 
 
 class Pull(Message, frozen=True, array_like=True, tag="pull"):
@@ -198,8 +278,10 @@ class CloseLog(Message, frozen=True, array_like=True, tag="close_log"):
     request: int
 
 
-FromAgent = Hello | Heartbeat | Started | Ended | Report | LogData
-FromDaemon = Welcome | Refused | HeartbeatSeen | Start | Stop | Settled | Pull | ReadLog | CloseLog
+FromAgent = Hello | Heartbeat | Started | Ended | StartedMany | SucceededMany | Report | LogData
+FromDaemon = (
+    Welcome | Refused | HeartbeatSeen | Start | Starts | Stop | Settled | SettledMany | Pull | ReadLog | CloseLog
+)
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_agent = msgspec.msgpack.Decoder(FromAgent).decode

@@ -115,7 +115,11 @@ class FakeAgent:
 
     async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         while True:
-            await socket.send_bytes(wire.encode(await self._outbox.get()))
+            said = [await self._outbox.get()]
+            while not self._outbox.empty():
+                said.append(self._outbox.get_nowait())
+            for message in _together(said):
+                await socket.send_bytes(wire.encode(message))
 
     async def _beat(self, every_s: float) -> None:
         rounds_per_repeat = max(1, round(REPEAT_S / every_s))
@@ -132,6 +136,9 @@ class FakeAgent:
 
     def _obey(self, message: wire.FromDaemon) -> None:
         match message:
+            case wire.Starts() | wire.SettledMany():
+                for one in message.each():
+                    self._obey(one)
             case wire.Start() if message.session == self._session:
                 self._start(message)
             case wire.Stop() if message.session == self._session:
@@ -177,6 +184,21 @@ class FakeAgent:
         end = wire.Ended(order.task, order.attempt, succeeded, 0 if succeeded else None, reason)
         self._unsettled[key] = end
         self._outbox.put_nowait(end)
+
+
+def _together(said: list[object]) -> list[object]:
+    """Starts and successes in columns. An attempt that began and ended since is in both; the rest follows."""
+    began = [(one.task, one.attempt) for one in said if isinstance(one, wire.Started)]
+    done = [(one.task, one.attempt) for one in said if isinstance(one, wire.Ended) and one.succeeded]
+    rest = [
+        one for one in said if not (isinstance(one, wire.Started) or (isinstance(one, wire.Ended) and one.succeeded))
+    ]
+    columns: list[object] = []
+    if began:
+        columns.append(wire.StartedMany(*wire.columns(began)))
+    if done:
+        columns.append(wire.SucceededMany(*wire.columns(done)))
+    return columns + rest
 
 
 async def _run(plan: FleetPlan, ready: Event, stop: Event, counts: Counts) -> None:

@@ -45,21 +45,70 @@ cdef uint16_t checkpoint_index(Tables* t, int64_t checkpoint_ns) except? 0xFFFF:
     return <uint16_t> (t.checkpoints_used - 1)
 
 
+# ---------------------------------------------------------------- many keys at once
+
+cdef struct KeyRecord:
+    const uint8_t* data
+    uint32_t length            # bytes, 1..255
+    uint32_t hashed
+
+
+cdef inline void read_key(KeyRecord* key, const uint8_t* data, uint32_t length) noexcept nogil:
+    key.data = data
+    key.length = length
+    key.hashed = hash_bytes(data, length)
+
+
+cdef const char* split_keys(const uint8_t* data, size_t size, KeyRecord* keys, uint32_t count) noexcept nogil:
+    """`count` keys out of bytes that newlines part; what is wrong with them, or NULL."""
+    cdef const uint8_t* end = data + size
+    cdef const uint8_t* stop
+    cdef uint32_t at
+    for at in range(count):
+        stop = <const uint8_t*> memchr(data, 10, end - data)
+        if stop == NULL:
+            stop = end
+        if not 0 < stop - data <= 255:
+            return "a key is not 1..255 bytes"
+        read_key(&keys[at], data, <uint32_t> (stop - data))
+        if (stop == end) != (at + 1 == count):
+            return "there are more or fewer keys than were said"
+        data = stop + 1
+    return NULL
+
+
+cdef uint32_t first_known(Tables* t, KeyRecord* keys, uint32_t count, uint32_t* seen, uint32_t room) noexcept nogil:
+    """Index of a key that is in the table or came before in the list, or NONE. `seen`: `room` zeros, more than twice as many as keys."""
+    cdef uint32_t at, place
+    for at in range(count):
+        if t.index_size:
+            prefetch(&t.index[home_of(<uint64_t> keys[at].hashed << 32, t.index_size)])
+    for at in range(count):
+        if index_find(t, keys[at].data, keys[at].length, keys[at].hashed) != NONE_:
+            return at
+        place = home_of(<uint64_t> keys[at].hashed << 32, room)
+        while seen[place] != 0:
+            if keys[seen[place] - 1].length == keys[at].length and memcmp(keys[seen[place] - 1].data, keys[at].data, keys[at].length) == 0:
+                return at
+            place = place + 1 if place + 1 < room else 0
+        seen[place] = at + 1
+    return NONE_
+
+
+# ---------------------------------------------------------------- one task
+
 cdef int reserve_tasks(Tables* t, uint64_t count) except -1 nogil:
     index_room(t, t.tasks_count + count)
     return grow(<void**> &t.tasks, &t.tasks_capacity, sizeof(TaskRecord), t.tasks_used + count)
 
 
-cdef int add_task(Tables* t, TaskRecord* blank, bytes key, uint32_t* slot) except -1:
+cdef int add_task(Tables* t, TaskRecord* blank, KeyRecord* key, uint32_t* slot) except -1 nogil:
     """A record like `blank` with this key and the next sequence number. Keys are checked and room is reserved."""
-    cdef const uint8_t* data = key
-    cdef uint32_t length = <uint32_t> len(key)
-    cdef uint32_t hashed, ref, new
+    cdef uint32_t ref, new
     cdef TaskRecord* task
-    hashed = hash_bytes(data, length)
-    arena_take(&t.keys, length + 1, &ref)
-    arena_at(&t.keys, ref)[0] = <uint8_t> length
-    memcpy(arena_at(&t.keys, ref) + 1, data, length)
+    arena_take(&t.keys, key.length + 1, &ref)
+    arena_at(&t.keys, ref)[0] = <uint8_t> key.length
+    memcpy(arena_at(&t.keys, ref) + 1, key.data, key.length)
     new = t.tasks_free
     if new != NONE_:
         t.tasks_free = t.tasks[new].place
@@ -72,7 +121,7 @@ cdef int add_task(Tables* t, TaskRecord* blank, bytes key, uint32_t* slot) excep
     task.sequence = t.next_sequence
     note_age(t, task.sequence, task.submitted_ns)
     t.next_sequence += 1
-    index_put(t.index, t.index_size, <uint64_t> hashed << 32 | (new + 1))
+    index_put(t.index, t.index_size, <uint64_t> key.hashed << 32 | (new + 1))
     t.tasks_count += 1
     t.counts[task.state] += 1
     if task.gang != NONE_:
@@ -82,4 +131,3 @@ cdef int add_task(Tables* t, TaskRecord* blank, bytes key, uint32_t* slot) excep
         start_waiting(t, new)
     slot[0] = new
     return 0
-

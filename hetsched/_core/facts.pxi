@@ -34,6 +34,16 @@ cdef int do_ended(Tables* t, uint32_t task, uint8_t state, uint8_t reason) excep
     return redeem(t, claim)
 
 
+cdef bint do_succeeded(Tables* t, uint32_t task) except -1 nogil:
+    """Started, if nobody had said so, and ended. False: it was told to stop, or does not run, and nothing is changed."""
+    if t.tasks[task].state == PLACED_:
+        do_started(t, task)
+    if t.tasks[task].state != RUNNING_:
+        return False
+    do_ended(t, task, SUCCEEDED_, 0)
+    return True
+
+
 cdef int do_requeued(Tables* t, uint32_t task, uint8_t reason, uint8_t hold) except -1 nogil:
     cdef uint32_t claim
     fact_attempt(t, FACT_REQUEUED, task)

@@ -97,6 +97,7 @@ cdef class TaskDoors(TermDoors):
         cdef Tables* t = &self.t
         cdef list slots = []
         cdef TaskRecord blank
+        cdef KeyRecord read
         cdef uint32_t slot
         cdef int64_t at
         check_run(keys, deadlines_ns, priorities, priority)
@@ -110,7 +111,8 @@ cdef class TaskDoors(TermDoors):
                 blank.deadline_ns = deadlines_ns[at]
             if priorities is not None:
                 blank.priority = priorities[at]
-            add_task(t, &blank, <bytes> key, &slot)
+            read_key(&read, <const uint8_t*> <bytes> key, <uint32_t> len(<bytes> key))
+            add_task(t, &blank, &read, &slot)
             slots.append(slot)
         count_arrivals(t, shape, <uint32_t> len(slots))
         self._checked()
@@ -126,36 +128,46 @@ cdef class TaskDoors(TermDoors):
                 return False
         return len(set(keys)) == len(keys)
 
-    def accept_mixed(self, list keys, bytes which, list heads, int64_t submitted_ns):
+    def accept_mixed(self, bytes keys, bytes which, list heads, int64_t submitted_ns):
         cdef Tables* t = &self.t
-        cdef Py_ssize_t count = len(keys), at
+        cdef uint32_t count = <uint32_t> (len(which) // 2), at, head, most = <uint32_t> len(heads)
         cdef const uint8_t* chosen = which
-        cdef bytearray held = bytearray(len(heads) * (sizeof(TaskRecord) + sizeof(uint32_t)) + 1)
+        cdef bytearray held = bytearray(most * (sizeof(TaskRecord) + sizeof(uint32_t)) + 1)
         cdef TaskRecord* blanks = <TaskRecord*> <uint8_t*> held
-        cdef uint32_t* taken = <uint32_t*> (blanks + len(heads))
+        cdef uint32_t* taken = <uint32_t*> (blanks + most)
         cdef bytearray slots = bytearray(4 * count)
-        cdef uint8_t* out = slots
-        cdef uint32_t slot, head, most = <uint32_t> len(heads)
-        if len(which) != 2 * count:
-            raise ValueError(f"{count} keys, but {len(which)} bytes that say which head each has")
+        cdef bytearray scratch = bytearray(count * sizeof(KeyRecord) + (2 * count + 1) * sizeof(uint32_t))
+        cdef KeyRecord* read = <KeyRecord*> <uint8_t*> scratch
+        cdef uint32_t* out = <uint32_t*> <uint8_t*> slots
+        cdef const uint8_t* data = keys
+        cdef size_t size = len(keys)
+        cdef const char* fault
+        cdef uint32_t known
+        with nogil:
+            fault = split_keys(data, size, read, count)
+        if fault != NULL or len(which) % 2:
+            raise ValueError(f"{count} tasks: {fault.decode() if fault != NULL else 'half of an uint16'}")
         for at in range(count):
             if (chosen[2 * at] | chosen[2 * at + 1] << 8) >= most:
                 raise ValueError(f"key {at} names a head that is none of the {most}")
-        check_keys(t, keys)
+        with nogil:
+            known = first_known(t, read, count, <uint32_t*> (read + count), 2 * count + 1)
+        if known != NONE_:
+            raise KeyError(f"there is a task {keys.split(NEWLINE)[known].decode(errors='replace')} already")
         for head in range(most):
             template, shape, queue, qos, flags, checkpoint_ns, deadline_ns, priority = heads[head]
             self._blank(&blanks[head], template, shape, queue, qos, flags, submitted_ns, checkpoint_ns, NONE_)
             blanks[head].deadline_ns = deadline_ns
             blanks[head].priority = priority
-        reserve_tasks(t, count)
-        for at in range(count):
-            head = chosen[2 * at] | chosen[2 * at + 1] << 8
-            add_task(t, &blanks[head], <bytes> keys[at], &slot)
-            taken[head] += 1
-            memcpy(out + 4 * at, &slot, 4)
-        for head in range(most):
-            if taken[head]:
-                count_arrivals(t, blanks[head].shape, taken[head])
+        with nogil:
+            reserve_tasks(t, count)
+            for at in range(count):
+                head = chosen[2 * at] | chosen[2 * at + 1] << 8
+                add_task(t, &blanks[head], &read[at], &out[at])
+                taken[head] += 1
+            for head in range(most):
+                if taken[head]:
+                    count_arrivals(t, blanks[head].shape, taken[head])
         self._checked()
         return bytes(slots)
 
@@ -193,6 +205,42 @@ cdef class TaskDoors(TermDoors):
             do_started(&self.t, task)
         self._checked()
 
+    def live_on(self, uint32_t node, bytes keys, bytes attempts):
+        cdef Tables* t = &self.t
+        cdef uint32_t count = <uint32_t> (len(attempts) // 2), at, task
+        cdef bytearray slots = bytearray(4 * count)
+        cdef uint32_t* out = <uint32_t*> <uint8_t*> slots
+        cdef const uint8_t* data = keys
+        cdef const uint8_t* end = data + len(keys)
+        cdef const uint8_t* stop
+        cdef const uint8_t* number = attempts
+        self._node(node)
+        if keys.count(NEWLINE) + 1 != count or len(attempts) % 2:
+            raise ValueError(f"{keys.count(NEWLINE) + 1} keys with {len(attempts)} bytes of attempts")
+        for at in range(count):
+            stop = <const uint8_t*> memchr(data, 10, end - data)
+            if stop == NULL:
+                stop = end
+            task = index_find(t, data, <uint32_t> (stop - data), hash_bytes(data, <uint32_t> (stop - data)))
+            if task != NONE_ and not (is_live(&t.tasks[task]) and t.tasks[task].attempt == get16(number + 2 * at)
+                                      and t.allocations[t.tasks[task].place].node == node):
+                task = NONE_
+            out[at] = task
+            data = stop + 1
+        return bytes(slots)
+
+    def started_all(self, bytes tasks):
+        cdef const uint32_t* slot = <const uint32_t*> <const uint8_t*> tasks
+        cdef uint32_t count = <uint32_t> (len(tasks) // 4), at
+        for at in range(count):
+            if slot[at] != NONE_:
+                self._task(slot[at])
+        with nogil:
+            for at in range(count):
+                if slot[at] != NONE_ and self.t.tasks[slot[at]].state == PLACED_:
+                    do_started(&self.t, slot[at])
+        self._checked()
+
     def stop(self, uint32_t task, uint8_t reason, uint32_t by=0xFFFFFFFF):
         self._task(task)
         self._refused(task, refuse_stopping(&self.t, task))
@@ -218,6 +266,22 @@ cdef class TaskDoors(TermDoors):
         self._refused(task, refuse_ended(&self.t, task, state))
         do_ended(&self.t, task, <uint8_t> state, reason)
         self._checked()
+
+    def succeeded(self, bytes tasks):
+        cdef const uint32_t* slot = <const uint32_t*> <const uint8_t*> tasks
+        cdef uint32_t count = <uint32_t> (len(tasks) // 4), at, left = 0
+        cdef bytearray others = bytearray(4 * count)
+        cdef uint32_t* other = <uint32_t*> <uint8_t*> others
+        for at in range(count):
+            if slot[at] != NONE_:
+                self._task(slot[at])
+        with nogil:
+            for at in range(count):
+                if slot[at] != NONE_ and not do_succeeded(&self.t, slot[at]):
+                    other[left] = slot[at]
+                    left += 1
+        self._checked()
+        return bytes(others[:4 * left])
 
     def requeue(self, uint32_t task, uint8_t reason, *, int hold=0, bint preempted=False):
         self._task(task)
@@ -275,6 +339,15 @@ cdef class TaskDoors(TermDoors):
         self._task(task)
         self._refused(task, refuse_forgotten(&self.t, task))
         do_forgotten(&self.t, task)
+        self._checked()
+
+    def forget_all(self, bytes tasks):
+        cdef const uint32_t* slot = <const uint32_t*> <const uint8_t*> tasks
+        cdef uint32_t count = <uint32_t> (len(tasks) // 4), at
+        for at in range(count):
+            self._task(slot[at])
+            self._refused(slot[at], refuse_forgotten(&self.t, slot[at]))
+            do_forgotten(&self.t, slot[at])
         self._checked()
 
     # ------------------------------------------------------------------ deciding

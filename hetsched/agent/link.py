@@ -188,6 +188,9 @@ class _Session:
                 raise Parted(f"the daemon refuses this agent: {reason}")
             case wire.Welcome():
                 raise Parted("a second welcome is no part of the protocol")
+            case wire.Starts() | wire.SettledMany():
+                for one in message.each():
+                    self._on(one)
             case wire.Start() | wire.Stop() | wire.Settled() if message.session != self._welcome.session:
                 log.warning("an order of session %d is ignored, this is %d", message.session, self._welcome.session)
             case wire.Start() | wire.Stop() if message.epoch != self._welcome.epoch:

@@ -128,7 +128,7 @@ class Daemon:
 
     def _release(self, taken: Taken) -> None:
         """The turn is durable and answered: orders to agents, events to watchers, numbers to metrics."""
-        self.links.send(taken.turn.orders)
+        self.links.send(taken.turn.orders.parts)
         self.events.publish(taken.turn.events.parts)
         self._measure.released(taken)
 

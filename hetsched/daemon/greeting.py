@@ -64,6 +64,13 @@ def check_readings(readings: tuple[wire.DeviceReading, ...]) -> None:
             )
 
 
+def check_attempts(tasks: bytes, attempts: bytes) -> None:
+    """The same for columns. What names no task of ours counts for nothing anyway."""
+    count = 1 + tasks.count(b"\n")
+    if len(attempts) != 2 * count:
+        raise ProtocolFault(f"{count} tasks with {len(attempts)} bytes of attempts, where each has 2")
+
+
 def check_use(use: wire.AttemptUse) -> None:
     """Raise ProtocolFault unless it could have been measured."""
     check_attempt(use.task, use.attempt)

@@ -12,9 +12,18 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from hetsched import wire
-from hetsched.daemon.greeting import check_attempt, check_readings, check_use, short
+from hetsched.daemon.greeting import check_attempt, check_attempts, check_readings, check_use, short
 from hetsched.daemon.readings import Readings
-from hetsched.scheduler.messages import AttemptEnded, AttemptReport, AttemptStarted, AttemptUse, Input, UseReported
+from hetsched.scheduler.messages import (
+    AttemptEnded,
+    AttemptReport,
+    AttemptsStarted,
+    AttemptsSucceeded,
+    AttemptStarted,
+    AttemptUse,
+    Input,
+    UseReported,
+)
 
 OUTBOX_MESSAGES = 20_000
 """Longest queue to one agent: more starts than any node has slots for."""
@@ -112,6 +121,12 @@ class AgentLink:
             case wire.Ended():
                 check_attempt(message.task, message.attempt)
                 self._tell(_ended(self.node, message, self.actor))
+            case wire.StartedMany(tasks, attempts):
+                check_attempts(tasks, attempts)
+                self._tell(AttemptsStarted(node=self.node, tasks=tasks, attempts=attempts, actor=self.actor))
+            case wire.SucceededMany(tasks, attempts):
+                check_attempts(tasks, attempts)
+                self._tell(AttemptsSucceeded(node=self.node, tasks=tasks, attempts=attempts, actor=self.actor))
             case wire.Report():
                 self.on_report(message)
             case wire.LogData():

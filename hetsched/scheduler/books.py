@@ -134,9 +134,9 @@ class Books:
 
     def _apply_bundled(self, word: words.Bundled) -> bytes:
         """Slots of the tasks, uint32 each."""
-        keys = word.ids.split(b"\n")
         heads = [self._head(head) for head in word.heads]
-        return self.core.accept_mixed(keys, word.which or bytes(2 * len(keys)), heads, word.at_ns)
+        which = word.which or bytes(2 * sum(head.count for head in word.heads))
+        return self.core.accept_mixed(word.ids, which, heads, word.at_ns)
 
     def _head(self, head: words.Head) -> tuple[int, int, int, int, int, int, int, int]:
         template = self._use(head.template, head.body, head.count)

@@ -12,6 +12,7 @@ from typing import Any, overload
 
 import msgspec
 
+from hetsched import wire
 from hetsched.errors import HetschedError
 from hetsched.model import NodeSpec, QueueSpec, Submission, Task
 from hetsched.model.graph import Graph
@@ -170,6 +171,22 @@ class AttemptEnded(Input, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class AttemptsStarted(Input, frozen=True, kw_only=True):
+    """AttemptStarted of each. `tasks`: ids joined by newlines; `attempts`: an uint16 each, as many."""
+
+    node: str
+    tasks: bytes
+    attempts: bytes
+
+
+class AttemptsSucceeded(Input, frozen=True, kw_only=True):
+    """AttemptEnded of each, successfully and without a word. Columns likewise."""
+
+    node: str
+    tasks: bytes
+    attempts: bytes
+
+
 class DeviceHealth(Input, frozen=True, kw_only=True):
     """health: healthy | suspect | failed. Device id `kind-N`."""
 
@@ -234,6 +251,12 @@ class Order(msgspec.Struct, frozen=True):
     node: str
     message: Any
 
+    def each(self) -> Iterator[Order]:
+        """Orders of one attempt each, where it is one of many."""
+        if isinstance(self.message, wire.Starts | wire.SettledMany):
+            return (Order(self.node, one) for one in self.message.each())
+        return iter((self,))
+
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the event log (CONTRACT, section 5). `seq` grows by one; `t_ns` is the turn's time; `data` the rest of the fields."""
@@ -297,10 +320,36 @@ class Events(Sequence[Event]):
     __hash__ = None  # type: ignore[assignment]
 
 
+class Orders(Sequence[Order]):
+    """The orders of a turn, in order, each about one attempt. `parts`: as they go over the line, those about many unopened."""
+
+    def __init__(self, parts: Sequence[Order]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[Order]:
+        for part in self.parts:
+            yield from part.each()
+
+    @overload
+    def __getitem__(self, index: int) -> Order: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Order]: ...
+    def __getitem__(self, index: int | slice) -> Order | list[Order]:
+        return list(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Turn(msgspec.Struct, frozen=True):
     """All of one step. `facts` empty: nothing to journal, the rest may leave at once (in order)."""
 
     facts: bytes
     replies: list[Reply]
-    orders: list[Order]
+    orders: Orders
     events: Events

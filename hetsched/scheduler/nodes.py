@@ -17,6 +17,8 @@ from hetsched.scheduler.cluster import Node, same_hardware
 from hetsched.scheduler.messages import (
     AttemptEnded,
     AttemptReport,
+    AttemptsStarted,
+    AttemptsSucceeded,
     AttemptStarted,
     DeviceHealth,
     NodeJoined,
@@ -158,6 +160,25 @@ class Nodes:
 
     def on_attempt_ended(self, asked: AttemptEnded) -> None:
         self._over(asked.node, asked.task, asked.attempt, asked.succeeded, asked.reason, asked.exit_code)
+
+    def on_attempts_started(self, asked: AttemptsStarted) -> None:
+        node = self.cluster.by_name.get(asked.node)
+        if node is not None:
+            self.world.core.started_all(self.world.core.live_on(node.slot, asked.tasks, asked.attempts))
+
+    def on_attempts_succeeded(self, asked: AttemptsSucceeded) -> None:
+        """At once, but for those that were told to stop meanwhile."""
+        node = self.cluster.by_name.get(asked.node)
+        if node is None:
+            return
+        core = self.world.core
+        stopping = core.succeeded(core.live_on(node.slot, asked.tasks, asked.attempts))
+        for task in memoryview(stopping).cast("I"):
+            outcomes.stopped(self.world, task, True, "", None)
+        if self._strangers.get(asked.node):
+            for ident, attempt in wire.attempts_in(asked.tasks, asked.attempts):
+                self._stranger_gone(asked.node, ident, attempt)
+        self.world.order(asked.node, wire.SettledMany(self.world.session(asked.node), asked.tasks, asked.attempts))
 
     def _over(self, node: str, ident: str, attempt: int, is_success: bool, text: str, exit_code: int | None) -> None:
         task = self._current(node, ident, attempt)

@@ -29,7 +29,7 @@ from hetsched.scheduler.graphs.clients import GraphClients
 from hetsched.scheduler.graphs.conductor import Conductor
 from hetsched.scheduler.graphs.view import GraphView
 from hetsched.scheduler.measuring import Measuring
-from hetsched.scheduler.messages import Events, Input, Turn
+from hetsched.scheduler.messages import Events, Input, Orders, Turn
 from hetsched.scheduler.nodes import Nodes
 from hetsched.scheduler.ranking import Ranking
 from hetsched.scheduler.scarce import Scarce
@@ -131,6 +131,8 @@ class Scheduler:
             messages.NodeLost: nodes.on_node_lost,
             messages.AttemptStarted: nodes.on_attempt_started,
             messages.AttemptEnded: nodes.on_attempt_ended,
+            messages.AttemptsStarted: nodes.on_attempts_started,
+            messages.AttemptsSucceeded: nodes.on_attempts_succeeded,
             messages.DeviceHealth: nodes.on_device_health,
             messages.UseReported: self._measuring.on_use_reported,
         }
@@ -209,7 +211,7 @@ class Scheduler:
         self._drain()  # nothing follows from these, but the books keep the turn's time, as they will at replay
         facts = self.core.take_facts()
         self.changes += bool(facts)
-        return Turn(facts, world.replies, world.orders, Events(world.events))
+        return Turn(facts, world.replies, Orders(world.orders), Events(world.events))
 
     # -- what a simulation calls
 

@@ -77,12 +77,15 @@ class TestAgent:
     async def _listen(self) -> None:
         async for message in self._socket:
             order = wire.decode_from_daemon(message.data)
-            self.got.append(order)
+            self.got += order.each() if isinstance(order, wire.Starts | wire.SettledMany) else [order]
             if self.obey:
                 await self._obey(order)
 
     async def _obey(self, order: Any) -> None:
         match order:
+            case wire.Starts() | wire.SettledMany():
+                for one in order.each():
+                    await self._obey(one)
             case wire.Welcome():
                 self.welcome = order
             case wire.Start() if order.task not in self.running:

@@ -208,3 +208,20 @@ def test_a_node_that_cannot_start_three_tasks_is_cordoned_and_typos_do_not_count
         story.submit(task(f"b{i}", retries=0, qos="critical"))
         story.end(f"b{i}", ok=False, reason="cannot_start: no space left on device")
     assert story.scheduler.view.node("n1")["state"] == "cordoned"
+
+
+def test_what_agents_say_in_columns_counts_as_if_said_one_by_one() -> None:
+    """Also of what was told to stop, of another attempt, of another node, and of nobody."""
+    story = Story([node("n1"), node("n2")], start=False)
+    story.submit([task("a"), task("b"), task("c"), task("d")])
+    story.wait(1)
+    on = {ident: str(story.task(ident)["placement"]["node"]) for ident in "abcd"}
+    story.step(m.Cancel(ids=("b",)))
+    for name in ("n1", "n2"):
+        tasks, attempts = wire.columns([("a", 1), ("b", 1), ("c", 2), ("d", 1), ("nobody", 1), ("", 0)])
+        story.step(m.AttemptsStarted(node=name, tasks=tasks, attempts=attempts))
+        turn = story.step(m.AttemptsSucceeded(node=name, tasks=tasks, attempts=attempts))
+        assert [order.message for order in turn.orders] == list(wire.SettledMany(1, tasks, attempts).each())
+        assert story.state("a") == "succeeded" or on["a"] != name
+    assert [story.state(ident) for ident in "abcd"] == ["succeeded", "cancelled", "placed", "succeeded"]
+    assert story.replayed().digest() == story.scheduler.digest()

@@ -18,7 +18,7 @@ from hetsched.policy.profiles import Prediction
 from hetsched.scheduler import messages, outcomes
 from hetsched.scheduler.attempts import Attempt
 from hetsched.scheduler.lifecycle import states_mask
-from hetsched.scheduler.messages import Order
+from hetsched.scheduler.messages import Orders
 from hetsched.scheduler.rehearse.image import Patience
 from hetsched.scheduler.scheduler import Scheduler
 from hetsched.scheduler.timers import Timer
@@ -184,7 +184,7 @@ class Runner:
 
     # -- what happened
 
-    def _note_starts(self, orders: list[Order], missing: set[int], ended: dict[str, list[str]], future: Future) -> None:
+    def _note_starts(self, orders: Orders, missing: set[int], ended: dict[str, list[str]], future: Future) -> None:
         known = len(self._ends)
         for order in orders:
             if isinstance(order.message, wire.Start):
