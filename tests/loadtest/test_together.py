@@ -120,7 +120,7 @@ def test_two_machines_load_a_daemon_for_real(root: Path, tmp_path: Path, store: 
     own = int(said.rsplit("tasks offered", 1)[0].rsplit(" ", 2)[1].replace(",", ""))
     assert 20 < own < report["offered"]["tasks"] - 20
     assert report["achieved"]["placed"] == report["achieved"]["acknowledged"] == report["offered"]["tasks"]
-    assert report["fleet"]["started"] == report["offered"]["tasks"]
+    assert report["fleet"]["started"] >= report["offered"]["tasks"]
     assert (report["fleet"]["started_twice"], report["fleet"]["overcommitted"]) == (0, 0)
     page = (tmp_path / "r.html").read_text()
     assert page.count("<svg") == 3
