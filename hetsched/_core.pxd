@@ -342,6 +342,8 @@ cdef struct Tables:
     uint8_t has_guarantees     # derived: some queue is guaranteed something
     uint32_t owner             # while victims are searched: the preemptor, if it may take back; else NONE. Owner: reclaim
     Slots passing              # likewise: allocations that are claims, or are stopping
+    int64_t wanted[RESOURCES]  # likewise: what it takes, with those who must start with it
+    uint32_t seated            # likewise: entries of the trial that are held. Owner: gang_victims
     uint64_t lack_before       # likewise: what queues lacked of their guarantees before, as parts of the capacity
     int64_t blast_radius       # stopped devices per requested device, 0 = no cap
     int64_t over_cpu           # thousandths of a node's cpu that may be lent beyond it, 0 = none

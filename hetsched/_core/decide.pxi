@@ -95,10 +95,21 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
         if lane == NONE_:
             return placed
         if t.lanes[lane].shape == NONE_:
-            placed += try_gang(t, lane_head(t, &t.lanes[lane]), code)
+            placed += try_gang_in_turn(t, lane_head(t, &t.lanes[lane]), code)
             settle_gangs(t)
         else:
             placed += place_head(t, lane, code)
+
+
+cdef int64_t try_gang_in_turn(Tables* t, uint32_t task, uint8_t code) except -1 nogil:
+    """Reserved nodes are open to a gang that will be gone by then."""
+    cdef bint closed = t.seats_closed
+    cdef int64_t placed
+    if closed and is_gone_in_time(t, task):
+        close_seats(t, False)
+    placed = try_gang(t, task, code)
+    close_seats(t, closed)
+    return placed
 
 
 cdef int next_lane(Tables* t, int qos, uint32_t* lane) except -1 nogil:
@@ -236,10 +247,10 @@ cdef bint is_patient(Tables* t, uint32_t task) noexcept nogil:
 
 
 cdef int claim_in_turn(Tables* t, uint32_t who, uint8_t code) except -1 nogil:
-    """Reserved nodes are open to the claims of the task they are reserved for."""
+    """Reserved nodes are open to the claims of the task they are reserved for, and of a gang that will be gone by then."""
     cdef bint closed = t.seats_closed
     cdef int found
-    if closed and is_reserved_for(t, claimer(t, who)):
+    if closed and (is_reserved_for(t, claimer(t, who)) or who & GANG_BIT and is_gone_in_time(t, claimer(t, who))):
         close_seats(t, False)
     found = claims(t, who, code)
     close_seats(t, closed)

@@ -1,10 +1,11 @@
 # Whom a blocked gang may stop to get in: a proof for all the seats that it needs, or nobody.
 #
-# Promises: what victims promises for one task, over the seats of as many members as must start together: strictly lower qos, minimal
-# (with any one unit put back they do not all find a seat), at most blast_radius x what they ask for together, least urgent victims first,
-# then least lost work, then a move (consolidate), then fewest; within one domain if they must share it. Each seat is a claim of its own, some without victims; none becomes a
+# Promises: what victims promises for one task, over the seats of as many members as must start together: strictly lower qos (or the same,
+# where all of it is owed to their queue: reclaim), minimal (with any one unit put back they do not all find a seat), at most blast_radius x
+# what they ask for together, least urgent victims first, then least lost work, then a move (consolidate), then fewest; within one domain if
+# they must share it. Each seat is a claim of its own, some without victims; none becomes a
 # placement before all can (redeem), and with one of them all are given up (do_unclaimed). A gang that is partly there asks nobody to go.
-# Nobody is stopped for the limit of its queue: there it waits. Not yet: taking back what is guaranteed, or cores and memory that are lent.
+# Nobody is stopped for the limit of its queue: there it waits. Not yet: taking back cores and memory that are lent beyond a node's own.
 #
 # How: seat by seat on the cheapest node, with the victims so far lifted and the seats so far held; equal members share one price list, so a
 # node is searched once, and again when it changed. Then the units are put back one by one, dearest first, wherever the first-fit of
@@ -68,6 +69,7 @@ cdef int take_seat(Tables* t, uint32_t member, uint32_t node, int qos) except -1
     entry.node = node
     entry.count = <uint32_t> gets_in(t, member, node, entry.pieces)
     hold_trial(t, entry, 1)
+    t.seated = t.trial_size
     price_seat(t, member, node, qos)
     for at in range(before, t.doomed.size):
         if t.allocations[t.tasks[t.doomed.at[at]].place].node != node:
@@ -96,6 +98,7 @@ cdef int seat_by_price(Tables* t, Head* head, int64_t value, int qos) except -1 
             take_seat(t, member, node, qos)
     for at in range(t.trial_size):
         hold_trial(t, &t.trial[at], -1)
+    t.seated = 0
     return t.trial_size >= head.needed
 
 
@@ -220,6 +223,8 @@ cdef int keep_gang_if_cheaper(Tables* t, Head* head, int64_t value) except -1 no
         asked += t.shapes[t.tasks[t.trial[at].task].shape].device_milli
     if t.blast_radius > 0 and milli > t.blast_radius * max(<int64_t> 1000, asked):
         return 0
+    if not levels_out(t, &t.doomed, t.trial, t.trial_size):
+        return 0
     moves = is_move(t, &t.doomed, t.trial, t.trial_size)
     if (t.moving and not moves) or not is_better_plan(plan, plan.seats_size == 0, victim_qos, lost, t.doomed.size, moves):
         return 0
@@ -255,7 +260,7 @@ cdef int plan_gang(Tables* t, Head* head, int qos, Slots* leaving) except -1 nog
     cdef int64_t value
     t.plan.seats_size = 0
     for node in range(t.nodes_used):
-        for level in range(qos + (not t.moving), LEVELS):
+        for level in range(qos + (t.owner == NONE_ and not t.moving), LEVELS):
             evictable += t.nodes[node].evictable[level] if t.nodes[node].is_open else 0
     if evictable == 0:
         return 0
@@ -299,7 +304,7 @@ cdef int claim_gang(Tables* t, uint32_t task, uint8_t code) except -1 nogil:
     cdef GangRecord* gang = &t.gangs[t.tasks[task].gang]
     cdef Census census = count_members(t, gang)
     cdef int qos = 0
-    cdef uint32_t at
+    cdef uint32_t at, last = task
     cdef Head head
     cdef Slots leaving
     if census.live > 0 or census.stopping > 0 or census.claiming > 0 or gang.succeeded >= gang.min_size:
@@ -310,11 +315,13 @@ cdef int claim_gang(Tables* t, uint32_t task, uint8_t code) except -1 nogil:
     t.newcomer_milli = 0
     t.newcomer_cpu = 0
     for at in range(head.members.size):
-        qos = max(qos, qos_of(&t.tasks[head.members.at[at]]))
+        if qos_of(&t.tasks[head.members.at[at]]) > qos:
+            last = head.members.at[at]
+            qos = qos_of(&t.tasks[last])
         if at < head.needed:
             t.newcomer_milli += t.shapes[t.tasks[head.members.at[at]].shape].device_milli
             t.newcomer_cpu += t.shapes[t.tasks[head.members.at[at]].shape].cpu_milli
-    t.owner = NONE_
+    begin_reclaim(t, last)
     t.taking = TAKING_NONE
     t.plan.seats_size = 0
     if is_admitted(t, &head) and not can_sit_later(t, &head, &leaving):

@@ -4,7 +4,8 @@
 # guarantee, and only up to its queue's. A guarantee may name cpu, memory and kinds of devices; of a line of queues the innermost that has
 # one speaks for all below it. What is taken back lowers the sum of what queues lack of their guarantees, strictly, so queues can never
 # evict each other in turns, nor in a ring: each eviction among equals takes one step down a ladder that ends. (The sum is of parts of the
-# cluster's capacity, for a core and a device have no unit in common.)
+# cluster's capacity, for a core and a device have no unit in common.) A gang is owed what its members that must start together ask for, or
+# nothing.
 
 cdef enum:
     LACK_BITS = 30             # parts of the capacity are counted in 2^-30
@@ -32,26 +33,71 @@ cdef int64_t asked_of(ShapeRecord* shape, int resource) noexcept nogil:
     return ask_milli(ask) if ask != NULL else 0
 
 
+cdef bint sum_wanted(Tables* t, uint32_t task, int64_t* wanted) noexcept nogil:
+    """What comes in with the task: itself, or as many members as its gang needs, at most (of unlike ones the largest asks count for all).
+    0: they have no guarantee in common."""
+    cdef GangRecord* gang
+    cdef Census census
+    cdef TaskRecord* member
+    cdef int64_t all_waiting[RESOURCES]
+    cdef uint32_t at, needed
+    cdef int resource
+    cdef bint is_unlike = False
+    for resource in range(RESOURCES):
+        wanted[resource] = asked_of(&t.shapes[t.tasks[task].shape], resource)
+    if t.tasks[task].gang == NONE_:
+        return True
+    gang = &t.gangs[t.tasks[task].gang]
+    census = count_members(t, gang)
+    if census.live + gang.succeeded >= gang.min_size:
+        return True
+    needed = gang.min_size - census.live - gang.succeeded
+    for at in range(gang.members.size):
+        member = &t.tasks[gang.members.at[at]]
+        if is_waiting(member) and member.queue != t.tasks[task].queue and promise_of(t, member.queue) != promise_of(t, t.tasks[task].queue):
+            return False
+        is_unlike |= is_waiting(member) and member.shape != t.tasks[task].shape
+    if is_unlike:
+        sum_waiting(t, gang, wanted, all_waiting)
+    for resource in range(RESOURCES):
+        wanted[resource] = min(wanted[resource] * needed, all_waiting[resource]) if is_unlike else wanted[resource] * needed
+    return True
+
+
+cdef void sum_waiting(Tables* t, GangRecord* gang, int64_t* most, int64_t* total) noexcept nogil:
+    """Of each resource the largest ask of a waiting member, and the sum of all of them."""
+    cdef uint32_t at
+    cdef int resource
+    cdef int64_t asked
+    for resource in range(RESOURCES):
+        most[resource] = total[resource] = 0
+        for at in range(gang.members.size):
+            if is_waiting(&t.tasks[gang.members.at[at]]):
+                asked = asked_of(&t.shapes[t.tasks[gang.members.at[at]].shape], resource)
+                most[resource] = max(most[resource], asked)
+                total[resource] += asked
+
+
 cdef bint is_owed(Tables* t, uint32_t task) noexcept nogil:
     """It asks for something that its queue is guaranteed, and with it, too, the queue stays within what it is guaranteed: of all that the
-    guarantee names, and of every kind of device that the task asks for."""
-    cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
+    guarantee names, and of every kind of device that the task asks for. A gang that has not begun: with all whom it needs."""
+    cdef int64_t wanted[RESOURCES]
     cdef QueueRecord* mine
     cdef uint32_t promise
     cdef int resource
-    cdef int64_t asked
     cdef bint is_named = False
     if not t.has_guarantees:
         return False
     promise = promise_of(t, t.tasks[task].queue)
     if promise == NONE_:
         return False
+    if not sum_wanted(t, task, wanted):
+        return False
     mine = &t.queues[promise]
     for resource in range(RESOURCES):
-        asked = asked_of(shape, resource)
-        if asked == 0 or (resource < 2 and mine.guaranteed[resource] == 0):
+        if wanted[resource] == 0 or (resource < 2 and mine.guaranteed[resource] == 0):
             continue
-        if mine.used[resource] + asked > mine.guaranteed[resource]:
+        if mine.used[resource] + wanted[resource] > mine.guaranteed[resource]:
             return False
         is_named = True
     return is_named
@@ -64,41 +110,44 @@ cdef bint is_in_line(Tables* t, uint32_t queue, uint32_t above) noexcept nogil:
 
 
 cdef int64_t held_of(Tables* t, uint32_t queue, int resource) noexcept nogil:
-    """Held by attempts that stay: what a queue claims for later it does not have yet, what is stopping it gives back already."""
+    """Held by attempts that stay: what a queue claims for later, or tries, it does not have yet; what is stopping it gives back already."""
     cdef uint32_t at
-    cdef AllocationRecord* claim
-    cdef int64_t asked, held = t.queues[queue].used[resource]
+    cdef int64_t held = t.queues[queue].used[resource]
     for at in range(t.passing.size):
-        claim = &t.allocations[t.passing.at[at]]
-        asked = asked_of(&t.shapes[t.tasks[claim.task].shape], resource)
-        if asked > 0 and is_in_line(t, t.tasks[claim.task].queue, queue):
-            held -= asked
+        held -= asked_in_line(t, t.allocations[t.passing.at[at]].task, queue, resource)
+    for at in range(t.seated):
+        held -= asked_in_line(t, t.trial[at].task, queue, resource)
     return held
 
 
+cdef inline int64_t asked_in_line(Tables* t, uint32_t task, uint32_t queue, int resource) noexcept nogil:
+    """0 if the task is in another line than this queue's."""
+    cdef int64_t asked = asked_of(&t.shapes[t.tasks[task].shape], resource)
+    return asked if asked > 0 and is_in_line(t, t.tasks[task].queue, queue) else 0
+
+
 cdef bint is_borrowed(Tables* t, uint32_t victim, uint32_t owner) noexcept nogil:
-    """The victim's queue is above its guarantee in something that both ask for and the owner's queue is guaranteed, and it is not the
-    owner's own."""
+    """The victim's queue is above its guarantee in something that it asks for, that is wanted and that the owner's queue is guaranteed, and
+    it is not the owner's own."""
     cdef uint32_t theirs = promise_of(t, t.tasks[victim].queue)
     cdef uint32_t mine = promise_of(t, t.tasks[owner].queue)
     cdef ShapeRecord* shape = &t.shapes[t.tasks[victim].shape]
-    cdef ShapeRecord* wanted = &t.shapes[t.tasks[owner].shape]
     cdef int resource
     if is_in_line(t, t.tasks[victim].queue, mine):
         return False
     if theirs == NONE_:
         theirs = t.tasks[victim].queue
     for resource in range(RESOURCES):
-        if t.queues[mine].guaranteed[resource] == 0 or asked_of(shape, resource) == 0 or asked_of(wanted, resource) == 0:
+        if t.queues[mine].guaranteed[resource] == 0 or asked_of(shape, resource) == 0 or t.wanted[resource] == 0:
             continue
         if held_of(t, theirs, resource) > t.queues[theirs].guaranteed[resource]:
             return True
     return False
 
 
-cdef uint64_t total_lack(Tables* t, uint32_t owner) noexcept nogil:
-    """What all queues lack of their guarantees, as parts of the cluster's capacity, with the owner in (NONE: as it is)."""
-    cdef uint32_t queue
+cdef uint64_t total_lack(Tables* t, TrialRecord* seats, uint32_t count) noexcept nogil:
+    """What all queues lack of their guarantees, as parts of the cluster's capacity, with those in who have these seats."""
+    cdef uint32_t queue, at
     cdef int resource
     cdef int64_t lack
     cdef uint64_t sum = 0
@@ -107,8 +156,8 @@ cdef uint64_t total_lack(Tables* t, uint32_t owner) noexcept nogil:
             lack = t.queues[queue].guaranteed[resource] - t.queues[queue].used[resource]
             if t.queues[queue].guaranteed[resource] == 0 or t.capacity[resource] <= 0 or lack <= 0:
                 continue
-            if owner != NONE_ and is_in_line(t, t.tasks[owner].queue, queue):
-                lack -= asked_of(&t.shapes[t.tasks[owner].shape], resource)
+            for at in range(count):
+                lack -= asked_in_line(t, seats[at].task, queue, resource)
             sum += in_parts(max(<int64_t> 0, lack), t.capacity[resource], resource)
     return sum
 
@@ -127,7 +176,8 @@ cdef int begin_reclaim(Tables* t, uint32_t task) except -1 nogil:
     t.owner = task if is_owed(t, task) else NONE_
     if t.owner == NONE_:
         return 0
-    t.lack_before = total_lack(t, NONE_)
+    sum_wanted(t, task, t.wanted)
+    t.lack_before = total_lack(t, NULL, 0)
     t.passing.size = 0
     for slot in range(t.allocations_used):
         if t.allocations[slot].is_live and (t.allocations[slot].is_claim or t.tasks[t.allocations[slot].task].state == STOPPING_):
@@ -135,18 +185,15 @@ cdef int begin_reclaim(Tables* t, uint32_t task) except -1 nogil:
     return 0
 
 
-cdef bint levels_out(Tables* t) noexcept nogil:
-    """With the victims lifted now and the owner in, queues lack less in all than before; or they are all ordinary ones."""
+cdef bint levels_out(Tables* t, Slots* victims, TrialRecord* seats, uint32_t count) noexcept nogil:
+    """With these victims lifted and these seats taken, queues lack less in all than before; or they are all ordinary ones."""
     cdef uint32_t at
     cdef bint takes_back = False
     if t.owner == NONE_:
         return True
-    for at in range(t.units_size):
-        if t.units[at].is_in and t.units[at].qos <= qos_of(&t.tasks[t.owner]):
-            takes_back = True
-    if not takes_back:
-        return True
-    return total_lack(t, t.owner) < t.lack_before
+    for at in range(victims.size):
+        takes_back |= qos_of(&t.tasks[victims.at[at]]) <= qos_of(&t.tasks[t.owner])
+    return not takes_back or total_lack(t, seats, count) < t.lack_before
 
 
 cdef inline bint may_take_back(Tables* t, uint32_t victim, int preemptor_qos) noexcept nogil:

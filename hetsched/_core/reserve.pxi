@@ -2,7 +2,7 @@
 #
 # Promises: one reservation at a time, of the best blocked task or gang that expected ends of what runs give a start at all; who has no
 # expected run time is taken to run for ever. While somebody behind it is decided its nodes are closed, to claims too, to all but those who
-# are gone before the start or leave it the room it needs. It is derived: found anew after a load, never in the journal.
+# are gone before the start or leave it the room it needs (gangs: only if gone before the start). It is derived: found anew after a load, never in the journal.
 #
 # How: expected ends sorted; the fewest that have to come true are searched by halves (lifted off and put back, as victims are). The seats
 # found then are kept until the start is over, the head is gone, or REVIEW_NS later an earlier start is found: a reservation that moved
@@ -374,6 +374,18 @@ cdef bint is_closed_seat(Tables* t, uint32_t node) noexcept nogil:
             if t.seats[at].node == node:
                 return True
     return False
+
+
+cdef bint is_gone_in_time(Tables* t, uint32_t task) noexcept nogil:
+    """All waiting members of the gang that it stands for are expected to have ended when the reservation starts."""
+    cdef GangRecord* gang = &t.gangs[t.tasks[task].gang]
+    cdef TaskRecord* member
+    cdef uint32_t at
+    for at in range(gang.members.size):
+        member = &t.tasks[gang.members.at[at]]
+        if is_waiting(member) and not 0 < run_of(t, member) <= t.reserved_ns - t.now_ns:
+            return False
+    return True
 
 
 cdef bint delays_nobody(Tables* t, uint32_t task, uint32_t node) noexcept nogil:

@@ -93,8 +93,6 @@ cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogi
         lost += work_at_stake(t, victim)
         milli += t.shapes[victim.shape].device_milli
         victim_qos = min(victim_qos, <uint8_t> qos_of(victim))
-    if not levels_out(t):
-        return 0
     if t.blast_radius > 0 and milli > t.blast_radius * max(<int64_t> 1000, t.shapes[t.tasks[task].shape].device_milli):
         return 0
     if plan.node != NONE_ and (victim_qos < plan.victim_qos or (victim_qos == plan.victim_qos and lost > plan.lost)):
@@ -102,6 +100,8 @@ cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogi
     seat.task = task
     seat.node = node
     seat.count = <uint32_t> gets_in(t, task, node, seat.pieces)
+    if not levels_out(t, &t.lifted, &seat, 1):
+        return 0
     moves = is_move(t, &t.lifted, &seat, 1)
     if (t.moving and not moves) or not is_better_plan(plan, plan.node == NONE_, victim_qos, lost, NONE_, moves):
         return 0

@@ -226,9 +226,14 @@ class Snapshot:
         return self.rows[found[0]].qos <= self.rows[task].qos and not in_time
 
     def is_closed_to_claims(self, task: int, node: int) -> bool:
-        """Nobody is stopped on a reserved node but for the one it is reserved for."""
+        """Nobody is stopped on a reserved node but for the one it is reserved for, or for a gang that will be gone by then."""
         found = self.reserved()
-        return found is not None and node in found[2] and task != found[0]
+        if found is None or node not in found[2] or task == found[0]:
+            return False
+        gang = self.rows[task].gang
+        waiting = [one for one, row in self.rows.items() if row.gang == gang and self.state[one] == _core.QUEUED]
+        left_ns = found[1] - self.now_ns
+        return gang == _core.NONE or not all(0 < self.run_ns(one) <= left_ns for one in waiting)
 
     # ---------------------------------------------------------------- victims
 
@@ -281,9 +286,7 @@ class Snapshot:
             assert row.qos > 0 and row.flags & _core.PREEMPTIBLE
             assert self.state[victim] in (_core.PLACED, _core.RUNNING) and victim not in self.claimed_victims
             assert not self.is_damped(victim), f"{victim} was evicted twice already"
-        if any(self.rows[victim].qos == self.rows[task].qos for victim in victims):
-            after = self.lack(gone) - self.book.shapes[self.rows[task].shape].device_milli()
-            assert after < self.lack(frozenset()), "taking back levels nothing out"
+        self.judge_levelling([task], gone)
         assert self.fits(task, node, gone), "it evicts and does not fit"
         for unit in self.units(victims):
             assert not self.fits(task, node, gone - unit), f"{sorted(unit)} need not go"
@@ -296,14 +299,17 @@ class Snapshot:
         least, column = self.book.gangs[gang]
         assert len(claims) == least - self.book.left.get(gang, 0) - self.succeeded(gang) and self.live(gang) == 0
         assert victims and len(set(victims)) == len(victims)
+        last = max(tasks, key=lambda task: self.rows[task].qos)
         for victim in victims:
             row = self.rows[victim]
-            assert row.qos > max(self.rows[task].qos for task in tasks) and row.flags & _core.PREEMPTIBLE
+            assert row.qos > self.rows[last].qos or self.is_reclaim(last, victim, self.asked(tasks))
+            assert row.qos > 0 and row.flags & _core.PREEMPTIBLE
             assert self.state[victim] in (_core.PLACED, _core.RUNNING) and victim not in self.claimed_victims
             assert not self.is_damped(victim), f"{victim} was evicted twice already"
         places = {self.place_of(node, column) for _, node, *_ in claims}
         assert column < 0 or len(places) == 1
         gone = frozenset(victims)
+        self.judge_levelling(tasks, gone)
         held = dict(self.holdings)
         for task, node, pieces, _ in claims:
             assert self.fits(task, node, gone), "it evicts and does not fit"
@@ -378,13 +384,29 @@ class Snapshot:
             if resource >= 2
         )
 
-    def is_reclaim(self, by: int, victim: int) -> bool:
-        """CONTRACT, section 7, Queues: up to its own guarantee, from a queue above its own, of equal qos."""
+    def asked(self, tasks: list[int]) -> dict[int, int]:
+        """Of kinds of devices."""
+        asked: dict[int, int] = {}
+        for task in tasks:
+            for key, amount in self.book.shapes[self.rows[task].shape].amounts().items():
+                if key >= 2:
+                    asked[key] = asked.get(key, 0) + amount
+        return asked
+
+    def judge_levelling(self, tasks: list[int], gone: frozenset[int]) -> None:
+        """Who takes back from equals leaves queues with less lacking than before."""
+        qos = max(self.rows[task].qos for task in tasks)
+        if any(self.rows[victim].qos == qos for victim in gone):
+            after = self.lack(gone) - sum(self.asked(tasks).values())
+            assert after < self.lack(frozenset()), "taking back levels nothing out"
+
+    def is_reclaim(self, by: int, victim: int, asks: dict[int, int] | None = None) -> bool:
+        """CONTRACT, section 7, Queues: up to its own guarantee, from a queue above its own, of equal qos. `asks`: of all who start."""
         mine, queue = self.promise(self.rows[by].queue), self.rows[victim].queue
         if mine is None or mine in self.book.above(queue) or self.rows[victim].qos != self.rows[by].qos:
             return False
         use, promised = self.device_use(mine), self.book.guaranteed[mine]
-        asks = {key: amount for key, amount in self.book.shapes[self.rows[by].shape].amounts().items() if key >= 2}
+        asks = self.asked([by]) if asks is None else asks
         if any(use.get(key, 0) + amount > promised.get(key, 0) for key, amount in asks.items()):
             return False
         promise = self.promise(queue)

@@ -12,8 +12,8 @@ GPU_RESOURCE = _core.RESOURCE_KIND
 class House:
     """One node of GPUs and queues with guarantees; `lend` fills it with tasks of a queue that may be stopped."""
 
-    def __init__(self, gpus: int = 4, **guaranteed: int) -> None:
-        self.world = World()
+    def __init__(self, gpus: int = 4, radius: int = 8, **guaranteed: int) -> None:
+        self.world = World(blast_radius=radius)
         self.core = self.world.core
         self.world.node(gpus=gpus)
         self.one, self.two, self.three = (self.world.shape(gpus=count) for count in (1, 2, 3))

@@ -293,6 +293,22 @@ def test_a_plan_tells_where_whom_it_evicts_and_why_not() -> None:
     assert told["summary"]["victims"] == 1
 
 
+def test_a_plan_tells_what_a_gang_would_take_back_for_its_queue() -> None:
+    story = Story([node("a", gpus=4)])
+    story.queue(name="owner", guaranteed={"gpu": 2})
+    guest = task("guest", qos="best_effort", queue="guest", resources={"gpu": 1}, duration=1000, grace=7)
+    story.submit({"template": guest, "count": 4})
+    story.wait(10)
+    crew = task("crew", qos="best_effort", queue="owner", resources={"gpu": 1}, gang={"id": "crew", "size": 2})
+    told = plan(story, {"template": crew, "count": 2})
+    assert {one["starts"] for one in told["tasks"]} == {"after_victims"}
+    assert (told["summary"]["victims"], told["summary"]["price_device_seconds"]) == (2, pytest.approx(20, abs=0.3))
+    story.submit({"template": crew, "count": 2})
+    story.wait(1)
+    claim = story.scheduler.view.explain("crew-0")["claim"]
+    assert claim["node"] == "a" and claim["victims"][0].startswith("guest")
+
+
 def test_a_plan_without_an_id_uses_none_up() -> None:
     story = busy()
     before = story.scheduler.digest()

@@ -162,13 +162,26 @@ def test_a_guarantee_of_cores_stops_nobody_for_want_of_devices(tmp_path: Path) -
     assert evicted(run) == 0
 
 
+@pytest.mark.parametrize("resource", ["gpu", "cpu", "memory"])
+@pytest.mark.parametrize("size", [3, 5])
+def test_a_gang_takes_back_what_is_guaranteed_to_all_of_it_or_waits(tmp_path: Path, resource: str, size: int) -> None:
+    """Four are guaranteed and one is free. Three start as soon as the two who stand in their way are gone; for five nobody goes."""
+    guests = stream("guest", 7, duration=5000, **ask(resource, 1))
+    guests["submit"]["template"] |= {"grace": 20, "stop_time": 20}
+    crew = stream("owner", size, at=100, duration=50, **ask(resource, 1))
+    crew["submit"]["template"]["gang"] = {"id": "crew", "size": size}
+    run = Run(tmp_path, world(guests, crew, until=150, **house(resource, {"owner": 4, "guest": 0})))
+    started = [event["t"] for event in run.of("placed") if event["task"].startswith("owner")]
+    assert (evicted(run), started) == ((2, [120.05] * 3) if size == 3 else (0, []))
+
+
 # ---------------------------------------------------------------------- no ping-pong, ever
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(16))
 def test_under_constant_demand_evictions_end(tmp_path: Path, seed: int) -> None:
-    """Random queues, guarantees of cores, memory and devices, tasks of random sizes that never end and arrive late: whoever has what he is
-    owed stays. After the last arrival everything comes to rest."""
+    """Random queues, guarantees of cores, memory and devices, tasks and gangs of random sizes that never end and arrive late: whoever has
+    what he is owed stays. After the last arrival everything comes to rest."""
     rng = random.Random(seed)
     nodes = [node(f"n{at}", gpu=rng.choice([0, 4, 8]), cpu=16, memory=64) for at in range(3)]
     queues: list[dict[str, Any]] = []
@@ -187,6 +200,9 @@ def test_under_constant_demand_evictions_end(tmp_path: Path, seed: int) -> None:
         submit = stream(rng.choice(queues)["name"], rng.randint(1, 12), duration=10**6, at=10.0 * at, **resources)
         submit["submit"]["template"]["id"] = f"s{at}."
         submit["submit"]["template"]["qos"] = rng.choice(["best_effort", "best_effort", "background"])
+        if seed >= 8 and at % 2:
+            size = submit["submit"]["count"]
+            submit["submit"]["template"]["gang"] = {"id": f"g{at}", "size": size, "min_size": rng.randint(1, size)}
         events.append(submit)
     run = Run(tmp_path, world(*events, nodes=nodes, queues=queues, until=5000))
     assert run.code == 0
