@@ -37,6 +37,7 @@ TABLE: dict[str, Entry] = {
     "requeue": Entry("operate", "stop a task and queue it again"),
     "priority": Entry("operate", "set a task's priority"),
     "events": Entry("events", "print the event log"),
+    "top": Entry("top", "the cluster as it is now, again and again"),
     "status": Entry("status", "how the daemon is, and the way out where something is wrong"),
     "node list": Entry("cluster", "list nodes"),
     "node show": Entry("cluster", "show one node"),

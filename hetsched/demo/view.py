@@ -10,12 +10,11 @@ from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from hetsched.cli import picture
 from hetsched.demo.board import Board
 
-_BARS = "·▁▂▃▄▅▆▇█"
 _STORY_LINES = 12
 
 
@@ -89,45 +88,9 @@ class Picture:
         if not board.daemon_answers:
             head.append("  (the daemon does not answer)", style="red")
         story = Text("\n".join(list(board.story)[-_STORY_LINES:]), style="dim", no_wrap=True, overflow="ellipsis")
-        return Group(head, Text(figures(board)), "", self._nodes(), "", story)
-
-    def _nodes(self) -> Table:
-        table = Table(box=None, pad_edge=False)
-        for column in ("node", "state", "tasks", "cores", "devices"):
-            table.add_column(column, justify="right" if column in ("tasks", "cores") else "left")
-        for node in self._board.nodes:
-            style = None if node["state"] in ("up", "ready", "open") else "red"
-            cores = f"{node['cpu'] - node['cpu_free']:.1f}/{node['cpu']:.0f}"
-            devices = self._devices(node["name"])
-            table.add_row(node["name"], Text(node["state"], style=style or ""), str(node["running"]), cores, devices)
-        return table
-
-    def _devices(self, node: str) -> Text:
-        text = Text()
-        kind = None
-        for device in list(self._board.ledger.devices):
-            if device["node"] != node:
-                continue
-            if device["kind"] != kind:
-                kind = device["kind"]
-                text.append(f"{' ' if text else ''}{device['model'] or kind} ", style="dim")
-            bar = _BARS[min(len(_BARS) - 1, -(-device["share_used"] * (len(_BARS) - 1) // 1000))]
-            text.append(bar, style="green" if device["health"] == "healthy" else "red")
-        return text
+        return Group(head, Text(figures(board)), "", picture.nodes(board.nodes, list(board.ledger.devices)), "", story)
 
 
 def figures(board: Board) -> str:
-    """One line: how many wait in each lane, run, have ended; what is used."""
-    tasks, lanes = board.cluster.get("tasks", {}), board.cluster.get("lanes", {})
-    used, capacity = board.cluster.get("used", {}), board.cluster.get("capacity", {})
-    waiting = " ".join(f"{name} {lanes.get(name, 0)}" for name in ("immediate", "batch", "backoff"))
-    running = sum(tasks.get(state, 0) for state in ("placed", "running", "stopping"))
-    kinds = " ".join(f"{k} {used.get(k, 0):g}/{n:g}" for k, n in capacity.items() if k != "memory" and n)
-    nodes = board.cluster.get("nodes", {})
-    away = nodes.get("total", 0) - nodes.get("open", 0)
-    if away:  # their capacity is not counted, what runs there is
-        kinds += f"  ({away} of {nodes['total']} nodes away)"
-    return (
-        f"{waiting}  held {tasks.get('held', 0)}  running {running}  ended {board.ended} of {board.submitted}  "
-        f"preempted {board.events['preempted']}  {kinds}"
-    )
+    """One line: the cluster's figures, and how the demo gets on."""
+    return f"{picture.figures(board.cluster)}  ended {board.ended} of {board.submitted}  preempted {board.events['preempted']}"

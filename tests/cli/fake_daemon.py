@@ -198,6 +198,10 @@ class _Handler(BaseHTTPRequestHandler):
                 return 200, {"profiles": [row] if query.get("type", "training") == "training" else []}
             case "POST", "profiles":
                 return 200, {"imported": len(body["profiles"])}
+            case "GET", "cluster":
+                tasks, lanes = {"running": 2, "held": 1}, {"immediate": 0, "batch": 3, "backoff": 0}
+                totals = {"capacity": {"cpu": 64.0, "gpu": 8}, "used": {"cpu": 4.0, "gpu": 2.5}}
+                return 200, {"tasks": tasks, "lanes": lanes, **totals, "nodes": {"total": 1, "open": 1}}
             case "GET", "queues":
                 return 200, {"queues": [{"name": "default", "weight": 1, "used": {"gpu": 2.5, "memory": 2**34}}]}
             case "GET", "queues", "research/vision":

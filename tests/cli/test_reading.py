@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -42,6 +43,7 @@ def test_every_reading_command_speaks_json(daemon: FakeDaemon, call: Call) -> No
         ["node", "list"],
         ["device", "list"],
         ["queue", "list"],
+        ["top"],
         ["profile", "list"],
         ["profile", "show", "training"],
         ["profile", "export"],
@@ -273,3 +275,18 @@ def test_why_tells_when_it_starts_and_what_would_help(daemon: FakeDaemon, call: 
     ]
     daemon.explained["t1"] = {"reason": "no_capacity", "eta": None, "eta_reason": "it is held"}
     assert "  starts  nobody knows: it is held" in call("why", "t1").out
+
+
+def test_top_shows_the_cluster_once_where_nobody_can_see_it_move(daemon: FakeDaemon, call: Call) -> None:
+    said = call("top", "--once")
+    assert said.code == 0
+    assert re.search(r"immediate \d+ batch \d+ backoff \d+ +held \d+ +running \d+", said.out)
+    assert re.search(r"^n0 +ready .*A100", said.out, re.MULTILINE)
+    assert re.search(r"^default +1 +0 +0 +gpu 2.5 memory 16", said.out, re.MULTILINE)
+    assert "\x1b" not in said.out
+
+
+def test_top_says_when_nobody_answers_and_is_not_to_look_all_the_time(daemon: FakeDaemon, call: Call) -> None:
+    assert call("top", "--every", "0").code == 2
+    daemon.close()
+    assert call("top").code == 5
