@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from hetsched.errors import ConfigError
 
 LOCK_FILE = "lock"
+CONFIG_FILE = "config.json"
+"""The configuration in effect, as the daemon last started with it: for commands that read its journal without it."""
 
 
 class DataDir:
@@ -36,9 +40,18 @@ class DataDir:
 
     def publish_url(self, url: str) -> None:
         """Write `DATA/url`, which clients on this machine read."""
-        part = self.path / "url.new"
-        part.write_text(url + "\n")
-        part.rename(self.path / "url")
+        self._publish("url", url + "\n")
+
+    def publish_config(self, tree: dict[str, Any]) -> None:
+        """Write `DATA/config.json`."""
+        self._publish(CONFIG_FILE, json.dumps(tree, indent=1))
+
+    def _publish(self, name: str, text: str) -> None:
+        """Whole or not at all."""
+        part = self.path / f"{name}.new"
+        part.touch(mode=0o600)
+        part.write_text(text)
+        part.rename(self.path / name)
 
     def release(self) -> None:
         """Another daemon may have it."""

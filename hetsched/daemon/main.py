@@ -25,7 +25,7 @@ import uvloop
 
 from hetsched.api.app import Listener
 from hetsched.api.desk import Desk
-from hetsched.config import Config
+from hetsched.config import Config, to_mapping
 from hetsched.daemon.auth import Token, load_tokens
 from hetsched.daemon.binding import Binding, bind_to, host_names
 from hetsched.daemon.daemon import Daemon
@@ -34,7 +34,7 @@ from hetsched.daemon.recover import recover_prefix
 from hetsched.daemon.safe import SafeMode, safe_mode
 from hetsched.daemon.signals import Signals, Supervisor
 from hetsched.errors import ConfigError, Deposed, StoreLost
-from hetsched.store import JournalCorrupt, open_store
+from hetsched.store import JournalCorrupt, open_store, without_secrets
 
 log = logging.getLogger("hetsched.daemon")
 
@@ -136,6 +136,7 @@ class Service:
 
     async def _with_store(self, desk: Desk, listener: Listener, signals: Signals, data: DataDir, url: str) -> int:
         store = await open_store(self._store_url, self._data_dir, self._config)
+        data.publish_config(self._config_in_effect())
         try:
             began_s = time.monotonic()
             try:
@@ -166,6 +167,13 @@ class Service:
                 daemon.planner.close()
         finally:
             await store.close()
+
+    def _config_in_effect(self) -> dict[str, Any]:
+        """With the store as it was named, without a password in it; tokens stay where they are."""
+        tree = to_mapping(self._config)
+        tree["store"]["url"] = without_secrets(self._store_url)
+        tree["auth"] = to_mapping(Config())["auth"]
+        return tree
 
     # ------------------------------------------------------------------ safe mode
 

@@ -7,6 +7,7 @@ state; `rebuild` sets them once after the last frame.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -141,14 +142,21 @@ def digest(books: Books) -> int:
 
 def replay(books: Books, facts: bytes) -> None:
     """Apply one journal frame, record by record, in the order in which it was written."""
+    for _ in stepwise(books, facts):
+        pass
+
+
+def stepwise(books: Books, facts: bytes) -> Iterator[tuple[Any, ...]]:
+    """The same, each record given before it is applied: who stops there has the state in which it was said."""
     core = books.core
     core.replaying = True
     try:
         for begin, end, fact in split_facts(facts):
+            yield fact
             _replay_one(books, fact, facts[begin:end])
     finally:
         core.replaying = False
-    core.take_facts()
+        core.take_facts()
 
 
 def _replay_one(books: Books, fact: tuple[Any, ...], record: bytes) -> None:

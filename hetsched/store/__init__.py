@@ -6,7 +6,8 @@
     await store.save_snapshot(state)       # and trims the journal
 
 Inside, from the face to the bytes: `base` (the promises) · `journal` (all of it together) · `appender` (the lane) · `frame`,
-`snapshot`, `identity` (formats) · `backend` (the inner seam) · `redis`, `scripts`, `embedded`, `server`, `launcher`, `memory`.
+`frames`, `snapshot`, `identity` (formats) · `archive`, `surgery` (without a daemon) · `backend` (the inner seam) ·
+`redis`, `scripts`, `embedded`, `server`, `launcher`, `memory`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hetsched.config import Config
-from hetsched.errors import ConfigError
+from hetsched.errors import ConfigError, NotFound
+from hetsched.store.archive import Archive
 from hetsched.store.backend import Backend
 from hetsched.store.base import (
     DirectoryBusy,
@@ -53,6 +55,7 @@ __all__ = [
     "Store",
     "StoreStats",
     "memory_store",
+    "open_archive",
     "open_store",
     "without_secrets",
 ]
@@ -65,18 +68,14 @@ async def open_store(url: str, data_dir: Path, config: Config) -> Store:
     """The store at `url`, not yet reached: `open` does that. Holds a lock in `data_dir` until `close` (not for memory:).
 
     Raises ConfigError: an unknown URL, no server program, a directory in use or of another store."""
-    scheme = urlsplit(url).scheme
-    if scheme == "memory":
+    if urlsplit(url).scheme == "memory":
         return memory_store(MemoryServer(), config)
-    if scheme in NOT_YET:
-        raise ConfigError(f"store.url: {scheme}:// is not supported yet; name one server, redis://HOST:PORT")
-    if scheme != "embedded" and scheme not in SERVED:
-        raise ConfigError(f"store.url: {url!r} is none of embedded:, redis://, rediss://, unix://, memory:")
+    _check_scheme(url)
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = DirectoryLock(data_dir)
     try:
         identity = Identity(data_dir / "identity.json", without_secrets(url))
-        return Journal(_backend(scheme, url, data_dir, config), config.store, identity, lock)
+        return Journal(backend_of(url, data_dir, config), config.store, identity, lock)
     except BaseException:
         lock.release()
         raise
@@ -87,14 +86,42 @@ def memory_store(server: MemoryServer, config: Config) -> Store:
     return Journal(MemoryBackend(server), config.store)
 
 
-def _backend(scheme: str, url: str, data_dir: Path, config: Config) -> Backend:
-    if scheme != "embedded":
+def backend_of(url: str, data_dir: Path, config: Config) -> Backend:
+    """Who keeps the bytes at `url`. Raises ConfigError."""
+    if _check_scheme(url) != "embedded":
         return RedisBackend(connection_pool(url), config.store.durability == "replicated")
     if config.store.durability == "replicated":
         raise ConfigError(
             "store.durability is replicated, but the embedded server has no replica; name a server in store.url"
         )
     return EmbeddedBackend(data_dir, config.store)
+
+
+def open_archive(url: str, data_dir: Path, config: Config) -> Archive:
+    """The store at `url` only to be looked at, to be entered. Of our own server the directory is locked, so no daemon may run on it.
+
+    Raises ConfigError (DirectoryBusy among them), NotFound where the directory holds no journal."""
+    if urlsplit(url).scheme != "embedded":
+        return Archive(backend_of(url, data_dir, config))
+    if not (data_dir / "valkey").is_dir():
+        raise NotFound(
+            f"there is no journal in {data_dir}: --data names the daemon's directory, --store a server of your own"
+        )
+    lock = DirectoryLock(data_dir)
+    try:
+        return Archive(backend_of(url, data_dir, config), lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _check_scheme(url: str) -> str:
+    scheme = urlsplit(url).scheme
+    if scheme in NOT_YET:
+        raise ConfigError(f"store.url: {scheme}:// is not supported yet; name one server, redis://HOST:PORT")
+    if scheme != "embedded" and scheme not in SERVED:
+        raise ConfigError(f"store.url: {url!r} is none of embedded:, redis://, rediss://, unix://, memory:")
+    return scheme
 
 
 def without_secrets(url: str) -> str:

@@ -7,6 +7,7 @@ Every call may raise Unreachable, and everything but `open_epoch` may then simpl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -119,6 +120,12 @@ class Backend(Protocol):
         """In one step, if `epoch` still leads and all chunks of the newest are there: set the list, drop frames before `trim`."""
 
     async def drop_chunks(self, manifest: Manifest) -> None: ...
+
+    async def cut(self, epoch: int, ids: Sequence[str]) -> None:
+        """If `epoch` still leads: drop these frames, the last ones there are."""
+
+    async def end_at(self, head: Head) -> None:
+        """If its epoch still leads: the journal ends with the frame that `head` names, and has its snapshots."""
 
     async def health(self) -> Health: ...
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections.abc import Sequence
 
 import msgspec
 
@@ -151,6 +152,19 @@ class MemoryBackend:
     async def drop_chunks(self, manifest: Manifest) -> None:
         for index in range(manifest.chunks):
             self.server.chunks.pop((manifest.name, index), None)
+
+    async def cut(self, epoch: int, ids: Sequence[str]) -> None:
+        self._lead(epoch)
+        gone = set(ids)
+        self.server.frames = [entry for entry in self.server.frames if entry[0].id not in gone]
+
+    async def end_at(self, head: Head) -> None:
+        self._lead(head.epoch)
+        self.server.head = head
+
+    def _lead(self, epoch: int) -> None:
+        if self.server.head is None or self.server.head.epoch != epoch:
+            raise Deposed("the journal was not cut: a higher epoch leads")
 
     async def health(self) -> Health:
         return Health(Durability.MEMORY)

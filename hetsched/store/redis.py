@@ -4,7 +4,8 @@ The client retries nothing by itself (its default turned one append into two ent
 lane, under the same id. Appends have a connection of their own (`redis_link.py`); everything else shares a small pool.
 
 The user in the URL needs, on keys `{hetsched}:*`: EVAL, EVALSHA, SCRIPT LOAD, HGETALL, HMGET, HGET, HSET, HDEL, HINCRBY, EXISTS,
-XADD, XRANGE, XTRIM, SET, GET, UNLINK, with `store.durability = "replicated"` WAIT; better also INFO and CONFIG GET.
+XADD, XRANGE, XTRIM, SET, GET, UNLINK, with `store.durability = "replicated"` WAIT, for `journal truncate` XDEL and XSETID; better also
+INFO and CONFIG GET.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -145,6 +147,17 @@ class RedisBackend:
         for first in range(0, manifest.chunks, 256):
             indexes = range(first, min(first + 256, manifest.chunks))
             await self._do("UNLINK", *(scripts.chunk_key(manifest.name, index) for index in indexes))
+
+    async def cut(self, epoch: int, ids: Sequence[str]) -> None:
+        await self._mend(scripts.CUT, epoch, *ids)
+
+    async def end_at(self, head: Head) -> None:
+        last, snapshots = head.position, msgspec.json.encode(head.snapshots)
+        await self._mend(scripts.END, head.epoch, last.id, head.seq, head.crc, snapshots)
+
+    async def _mend(self, script: str, *arguments: Any) -> None:
+        if await self._script(script, [scripts.HEAD, scripts.JOURNAL], *arguments) != b"OK":
+            raise Deposed("the journal was not cut: a higher epoch leads")
 
     async def health(self) -> Health:
         memory = await self._info("memory")

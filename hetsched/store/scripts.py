@@ -1,4 +1,4 @@
-"""The keys of the journal in a Redis or Valkey server, and the three scripts that alone write its head.
+"""The keys of the journal in a Redis or Valkey server, and the scripts that alone write its head.
 
 All keys share one hash tag, so on a cluster they lie in one slot and a script may touch them together:
 
@@ -75,5 +75,21 @@ end
 redis.call('HSET', KEYS[1], 'snapshots', ARGV[2])
 redis.call('HDEL', KEYS[1], 'unfinished')
 if ARGV[3] ~= '' then redis.call('XTRIM', KEYS[2], 'MINID', '=', ARGV[3]) end
+return 'OK'
+"""
+
+# Of `hetsched journal truncate`. The stream is never deleted, and its last id goes back only to a frame that is there.
+# KEYS head, journal · ARGV epoch, ids… · answers OK or DEPOSED
+CUT = """#!lua flags=allow-oom
+if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 'DEPOSED' end
+for i = 2, #ARGV do redis.call('XDEL', KEYS[2], ARGV[i]) end
+return 'OK'
+"""
+
+# KEYS head, journal · ARGV epoch, id of the last frame, its seq and crc, snapshots · answers OK or DEPOSED
+END = """#!lua flags=allow-oom
+if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 'DEPOSED' end
+redis.call('HSET', KEYS[1], 'seq', ARGV[3], 'crc', ARGV[4], 'snapshots', ARGV[5])
+if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('XSETID', KEYS[2], ARGV[2]) end
 return 'OK'
 """
