@@ -14,7 +14,7 @@ from hetsched import __version__
 from hetsched.api.call import Call, admit
 from hetsched.api.desk import DESK, Desk
 from hetsched.api.fast import Counter
-from hetsched.api.problem import plain, problems, refuse
+from hetsched.api.problem import LEADER, plain, problems, refuse
 from hetsched.api.protocol import Door, Doorman
 from hetsched.api.routes import ROUTES, Route
 
@@ -64,6 +64,11 @@ async def _expect(request: web.Request) -> web.StreamResponse | None:
 async def _sign(request: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")
+    standby = request.app[DESK].standby
+    if standby is not None:
+        response.headers["Hetsched-Lag"] = f"{standby.lag_s:.3f}"
+        if standby.leader is not None:
+            response.headers[LEADER] = standby.leader.url
 
 
 class Listener:

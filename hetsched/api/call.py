@@ -20,6 +20,8 @@ from hetsched.errors import Problem
 if TYPE_CHECKING:
     from hetsched.daemon.auth import Token
     from hetsched.daemon.daemon import Daemon
+    from hetsched.daemon.links import Links
+    from hetsched.daemon.standby import Standby
     from hetsched.scheduler.view import View
 
 T = TypeVar("T")
@@ -35,6 +37,7 @@ class Call:
         self.desk: Desk = request.app[DESK]
         self._token = token
         self._daemon: Daemon | None = None
+        self._reader: Daemon | Standby | None = None
         self.body_bytes = 0
         self.query = _query(request, frozenset(parameters))
 
@@ -57,9 +60,21 @@ class Call:
         return self._daemon
 
     @property
+    def reader(self) -> Daemon | Standby:
+        """The daemon, or the standby that this process is; else 503. Asked once, as `daemon`."""
+        if self._reader is None:
+            self._reader = self._daemon or self.desk.reader()
+        return self._reader
+
+    @property
     def view(self) -> View:
         """The scheduler's read side."""
-        return self.daemon.view
+        return self.reader.view
+
+    @property
+    def links(self) -> Links | None:
+        """The agents' links; a standby has none."""
+        return None if self.desk.standby is self.reader else self.daemon.links
 
     def name(self, part: str) -> str:
         """A part of the path, decoded; ids and queue names may hold slashes."""
@@ -128,8 +143,12 @@ class Call:
         return web.Response(status=status, body=body, content_type="application/json")
 
     async def read(self, value: Any, status: int = 200) -> web.Response:
-        """Answer with something read from the view, once it is durable: readers never see state go back."""
-        await self.daemon.settled()
+        """Answer with something read from the view, once it is durable: readers never see state go back. A standby says in `lag` how many
+        seconds ago it knew of everything."""
+        await self.reader.settled()
+        standby = self.desk.standby
+        if standby is self.reader and isinstance(value, dict):
+            value = {**value, "lag": round(standby.lag_s, 3)}
         return self.answer(value, status)
 
     def answer(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:

@@ -39,10 +39,10 @@ async def uncordon(call: Call) -> web.Response:
 
 async def devices(call: Call) -> web.Response:
     """Every device: shares, health, and what its agent last read from it."""
-    readings = call.daemon.links.readings
+    links = call.links
     found = []
     for device in call.view.devices():
-        reading = readings.of(device["node"], device["id"])
+        reading = links and links.readings.of(device["node"], device["id"])
         found.append(device if reading is None else {**device, "reading": reading})
     return await call.read({"devices": found})
 
@@ -68,17 +68,14 @@ async def set_queue(call: Call) -> web.Response:
 
 async def cluster(call: Call) -> web.Response:
     """Totals, use, fragmentation, lanes, leader, epoch."""
-    daemon = call.daemon
-    own = {
-        "leader": daemon.url,
-        "epoch": daemon.epoch,
-        "cluster": daemon.cluster_id,
-        "agents_connected": len(daemon.links.by_node),
-        "durability": daemon.durability,
-        "mode": "normal" if daemon.safe is None else "safe",
-        "safe_mode": daemon.safe,
-    }
-    return await call.read({**call.view.cluster(), **own})
+    return await call.read({**call.view.cluster(), **call.reader.about()})
+
+
+async def hand_over(call: Call) -> web.Response:
+    """Let a standby lead: the one named in `to`, or the one that is furthest. Answers when it may; 409 where there is none."""
+    body = await call.typed_body(schemas.HandoverBody)
+    successor = await call.daemon.handover.to(body.to)
+    return call.answer({"to": successor.name, "leader": successor.url})
 
 
 async def _operate(call: Call, verb: str) -> web.Response:
@@ -88,7 +85,9 @@ async def _operate(call: Call, verb: str) -> web.Response:
 
 
 def _with_link(call: Call, node: dict[str, Any]) -> dict[str, Any]:
-    link = call.daemon.links.by_node.get(node["name"])
+    if call.links is None:
+        return node
+    link = call.links.by_node.get(node["name"])
     if link is None:
         return {**node, "connected": False}
     return {**node, "connected": True, "agent_version": link.version, "load": link.load}

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from hetsched.daemon.auth import Tokens
     from hetsched.daemon.daemon import Daemon
     from hetsched.daemon.safe import SafeMode
+    from hetsched.daemon.standby import Standby
 
 
 class Desk:
-    """`hosts`: names accepted in the Host header, None = any. `state`: recovering, ready, safe or stopping; `safe`: why it is safe mode."""
+    """`hosts`: names accepted in the Host header, None = any. `state`: recovering, ready, safe, standing by, handing over or stopping;
+    `safe`: why it is safe mode. `leader`: the address that a refusal names, None = not known."""
 
     def __init__(self, config: Config, tokens: Tokens, *, hosts: frozenset[str] | None, insecure: bool) -> None:
         self.config = config
@@ -32,12 +34,19 @@ class Desk:
         self.began_s = time.monotonic()
         self.daemon: Daemon | None = None
         self.safe: SafeMode | None = None
+        self.standby: Standby | None = None
         self.state = "recovering"
+        self._successor: str | None = None
         self._memory: Memory | None = None
+
+    def recover(self) -> None:
+        """Reading the journal to lead: 503 to everybody."""
+        self.daemon = self.standby = self.safe = self._successor = None
+        self.state = "recovering"
 
     def open(self, daemon: Daemon) -> None:
         """The journal is read; serve."""
-        self.daemon = daemon
+        self.daemon, self.standby = daemon, None
         self.safe = daemon.safe
         self.state = "ready" if daemon.safe is None else "safe"
 
@@ -46,9 +55,21 @@ class Desk:
         self.safe = safe
         self.state = "safe"
 
-    def close(self) -> None:
-        """Stopping: 503 from now on."""
-        self.state = "stopping"
+    def stand_by(self, standby: Standby) -> None:
+        """Another daemon leads: reads are answered by what we follow, the rest gets 503 with its address."""
+        self.daemon, self.standby, self._successor = None, standby, None
+        self.state = "standing by"
+
+    def close(self, state: str = "stopping", successor: str | None = None) -> None:
+        """503 from now on. `successor`: whom clients find instead."""
+        self.state = state
+        self._successor = successor
+
+    @property
+    def leader(self) -> str | None:
+        if self.standby is not None and self.standby.leader is not None:
+            return self.standby.leader.url
+        return self._successor
 
     def knows_host(self, host: str) -> bool:
         """Whether a Host header of this value may be answered."""
@@ -63,12 +84,31 @@ class Desk:
         return self._memory
 
     def ready(self) -> Daemon:
-        """The daemon; in safe mode it refuses changes by itself. Unavailable while it recovers or stops, or knows nothing."""
+        """The daemon; in safe mode it refuses changes by itself. Unavailable while it recovers, stands by, hands over or stops, or knows
+        nothing."""
         if self.daemon is not None and self.state in ("ready", "safe"):
+            self.daemon.require_lead()
             return self.daemon
         if self.state == "safe" and self.safe is not None:
             raise Unavailable(self.safe.refusal, retry_after=30.0)
-        raise Unavailable(f"the daemon is {self.state}; try again", retry_after=1.0)
+        raise self.refusal()
+
+    def reader(self) -> Daemon | Standby:
+        """Who answers questions."""
+        if self.standby is not None and self.standby.is_readable:
+            return self.standby
+        return self.ready()
+
+    def serves(self, daemon: Daemon) -> bool:
+        """Whether this one is still in office: streams of another one's end."""
+        return self.daemon is daemon and self.state in ("ready", "safe")
+
+    def refusal(self) -> Unavailable:
+        """Why not, and who does."""
+        leader = self.leader
+        if leader is None:
+            return Unavailable(f"the daemon is {self.state}; try again", retry_after=1.0)
+        return Unavailable(f"the daemon is {self.state}; {leader} leads", leader=leader, retry_after=0.0)
 
 
 DESK = web.AppKey("desk", Desk)

@@ -48,8 +48,7 @@ async def version(call: Call) -> web.Response:
 
 async def metrics(call: Call) -> web.Response:
     """For Prometheus."""
-    daemon = call.daemon
-    return web.Response(body=daemon.metrics.render(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return web.Response(body=call.reader.metrics.render(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def openapi(call: Call) -> web.Response:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -14,11 +15,13 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hetsched.errors import HetschedError, Problem
+from hetsched.errors import HetschedError, Problem, Unavailable
 
 log = logging.getLogger("hetsched.api")
 
 MEDIA_TYPE = "application/problem+json"
+LEADER = "Hetsched-Leader"
+"""On answers of a daemon that does not lead: the address of the one that does."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -48,10 +51,12 @@ def refuse(error: HetschedError) -> web.Response:
 
 
 def headers_of(error: HetschedError) -> dict[str, str]:
-    """Retry-After and WWW-Authenticate, where they belong."""
+    """Retry-After, the leader's address and WWW-Authenticate, where they belong."""
     headers = {}
+    if isinstance(error, Unavailable) and error.leader:
+        headers[LEADER] = error.leader
     if error.retry_after is not None:
-        headers["Retry-After"] = str(max(1, round(error.retry_after)))
+        headers["Retry-After"] = str(math.ceil(error.retry_after))
     elif error.status == 503:
         headers["Retry-After"] = "1"
     if error.status == 401:

@@ -150,6 +150,14 @@ ROUTES: tuple[Route, ...] = (
         reads=schemas.ProfilesBody,
     ),
     _read("/v1/cluster", cluster.cluster, "Totals, use, fragmentation, lanes, leader, epoch"),
+    Route(
+        method="POST",
+        path="/v1/cluster/handover",
+        handler=cluster.hand_over,
+        scope="admin",
+        summary="Let a standby lead",
+        reads=schemas.HandoverBody,
+    ),
     _read("/v1/events", watch.events, "Server-sent events", "since", "follow", answers="text/event-stream"),
     Route(
         method="GET",

@@ -36,6 +36,12 @@ class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
     state: str | None = None
 
 
+class HandoverBody(msgspec.Struct, forbid_unknown_fields=True):
+    """`to`: name or URL of a standby; absent = the one that is furthest."""
+
+    to: str | None = None
+
+
 class QueueBody(msgspec.Struct, forbid_unknown_fields=True):
     """Amounts as in `resources`."""
 

@@ -137,7 +137,7 @@ async def _wait_until_placed(call: Call, ids: list[str], wait_s: float) -> None:
     deadline_s = asyncio.get_running_loop().time() + wait_s
     with daemon.events.watch(ids) as watch:
         waiting = {task for task in ids if daemon.state_of(task) in WAITING}
-        while waiting and call.desk.state == "ready":
+        while waiting and call.desk.serves(daemon):
             try:
                 async with asyncio.timeout_at(deadline_s):
                     touched = await watch.changed()

@@ -26,7 +26,8 @@ BIG = 2**62
 
 async def events(call: Call) -> web.StreamResponse:
     """Server-sent events after `since` (or `Last-Event-ID`); without either, from now on. `follow=false` ends with what is there."""
-    ring = call.daemon.events
+    daemon = call.daemon
+    ring = daemon.events
     follow = call.flag("follow", True)
     seq = _since(call)
     if seq is None:
@@ -35,7 +36,7 @@ async def events(call: Call) -> web.StreamResponse:
     with _watcher(call):
         stream = await _begin(call, "text/event-stream; charset=utf-8")
         await stream.write(b": hetsched events\nretry: 1000\n\n")
-        while call.desk.state == "ready":
+        while call.desk.serves(daemon):
             if backlog:
                 await stream.write(b"".join(map(_frame, backlog)))
                 seq = backlog[-1].seq

@@ -99,6 +99,7 @@ def _positive(config: Config) -> Iterator[str]:
         "server.connections_per_address",
         "store.snapshot_bytes",
         "store.snapshot_every",
+        "store.lease",
         "agent.lease",
         "agent.heartbeat",
         "agent.pull_every",

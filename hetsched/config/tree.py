@@ -17,9 +17,11 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Server(Section, frozen=True, kw_only=True):
-    """Where the API listens and how long it waits for slow clients."""
+    """Where the API listens and how long it waits for slow clients. `name`, `advertise`: this daemon among those that share its store."""
 
     listen: str = "127.0.0.1:7463"
+    name: str = ""
+    advertise: str = ""
     tls_cert: str = ""
     tls_key: str = ""
     insecure: bool = False
@@ -138,11 +140,13 @@ class Limits(Section, frozen=True, kw_only=True):
 
 
 class Store(Section, frozen=True, kw_only=True):
-    """The journal."""
+    """The journal. `lease`: a leader of a shared store is thought gone after so many seconds without a renewal. Three, because a server that
+    rewrites its file may be dumb for one, and because a standby is to lead within five of a leader's death."""
 
     url: str = "embedded:"
     server: str = ""
     durability: str = "fsync"
+    lease: float = 3.0
     snapshot_bytes: int = 256 * 1024 * 1024
     snapshot_every: float = 300.0
     memory_bytes: int = 0

@@ -46,6 +46,11 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls else 'http'}://{host}:{port}"
 
+    def reachable(self, url: str) -> str:
+        """The same for others: with the host's name where it listens on every address."""
+        every = {"0.0.0.0": "0.0.0.0", "::": "[::]"}.get(self.host)
+        return url if every is None else url.replace(every, socket.getfqdn(), 1)
+
 
 def bind_to(
     listen: str,

@@ -6,6 +6,8 @@ knows no HTTP and opens no socket; `main.py` starts and stops it, `hetsched.api`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from hetsched import wire
@@ -14,6 +16,7 @@ from hetsched.config import Config
 from hetsched.daemon.clock import Clock
 from hetsched.daemon.events import EventRing
 from hetsched.daemon.greeting import fault_of
+from hetsched.daemon.handover import Handover
 from hetsched.daemon.inbox import Inbox
 from hetsched.daemon.links import Links, Terms
 from hetsched.daemon.logs import Logs
@@ -34,8 +37,8 @@ from hetsched.store import Store
 
 
 class Daemon:
-    """`scheduler` is restored and resumed, `store` is open. `watchers`: streams of events and logs that are open now.
-    `safe`: why nothing may change; None = all is well."""
+    """`scheduler` is restored and resumed, `store` is open. `url`: where others are told to reach it. `watchers`: streams of events and logs
+    that are open now. `safe`: why nothing may change; None = all is well. `failovers`: of this process, by their kind."""
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Daemon:
         url: str = "",
         insecure: bool = False,
         safe: SafeMode | None = None,
+        failovers: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.config = config
         self.scheduler = scheduler
@@ -59,6 +63,8 @@ class Daemon:
         self.view: View = scheduler.view
         self.task_defaults = config.task_defaults()
         self.watchers = 0
+        self.failovers = failovers
+        self.handover = Handover(store)
         self.clock = Clock(not_before_ns=scheduler.books.now_ns)
         self.events = EventRing(config.limits.events_kept, scheduler.books.event_seq - 1)
         self.snapshots = Snapshots(store, scheduler.snapshot)
@@ -72,7 +78,7 @@ class Daemon:
             self._refuse_if_full,
             "" if safe is None else safe.refusal,
         )
-        self.links = Links(self._terms(), self.turns.tell, self._longest_grace_s, self._judge)
+        self.links = Links(self._terms(), self.turns.tell, self._longest_grace_s, self._judge, lambda: store.leads)
         self.logs = Logs(self.links)
         self.planner = Planner(scheduler, self.clock)
         self.metrics = Metrics()
@@ -104,13 +110,37 @@ class Daemon:
             raise Unavailable(f"no new tasks are taken: {refusal}", retry_after=5)
 
     async def settled(self) -> None:
-        """Until all that was read so far is durable."""
+        """Until all that was read so far is durable; Unavailable when another daemon may have gone on from it meanwhile."""
         await self.turns.settled()
+        self.require_lead()
+
+    def require_lead(self) -> None:
+        """Raise Unavailable when another daemon may lead."""
+        if not self.store.leads:
+            raise Unavailable("the store does not answer and the lease is over; another daemon may lead")
 
     def state_of(self, task: str) -> State | None:
         """The task's state, without the rest of it; None if it is not known (any more)."""
         slot = self.scheduler.core.find(task.encode())
         return None if slot == NONE else STATE_OF_CODE[self.scheduler.core.task(slot).state]
+
+    def about(self) -> dict[str, Any]:
+        """For `GET /v1/cluster`."""
+        seq = self.store.position.seq
+        return {
+            "role": "leader",
+            "leader": self.url,
+            "epoch": self.epoch,
+            "cluster": self.cluster_id,
+            "agents_connected": len(self.links.by_node),
+            "durability": self.durability,
+            "mode": "normal" if self.safe is None else "safe",
+            "safe_mode": self.safe,
+            "standbys": [
+                {"name": standby.name, "url": standby.url, "lag_frames": max(0, seq - standby.seq)}
+                for standby in self.store.standbys()
+            ],
+        }
 
     @property
     def durability(self) -> str:
@@ -121,7 +151,8 @@ class Daemon:
 
     def expect_nodes(self) -> None:
         """After a restart: every node that was up is silent until its agent joins."""
-        self.links.expect(node["name"] for node in self.view.nodes() if node["state"] != "down")
+        up = (node["name"] for node in self.view.nodes() if node["state"] != "down")
+        self.links.expect(up, self.store.takeover_s)
 
     def _after_step(self, turn: Turn) -> None:
         self.snapshots.after_step()

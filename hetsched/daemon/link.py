@@ -46,7 +46,13 @@ class AgentLink:
     """
 
     def __init__(
-        self, socket: Socket, hello: wire.Hello, session: int, tell: Callable[[Input], None], readings: Readings
+        self,
+        socket: Socket,
+        hello: wire.Hello,
+        session: int,
+        tell: Callable[[Input], None],
+        readings: Readings,
+        leads: Callable[[], bool],
     ) -> None:
         self.node = hello.node.name
         self.boot_id = hello.node.boot_id
@@ -60,6 +66,7 @@ class AgentLink:
         self._socket = socket
         self._tell = tell
         self._readings = readings
+        self._leads = leads
         self._outbox: deque[Any] = deque()
         self._more = asyncio.Event()
         self._cut = False
@@ -113,8 +120,10 @@ class AgentLink:
 
     def _on_message(self, message: wire.FromAgent) -> None:
         match message:
-            case wire.Heartbeat():
+            case wire.Heartbeat() if self._leads():
                 self.send(wire.HeartbeatSeen(message.sent_ns))
+            case wire.Heartbeat():
+                self.cut()  # its lease is another daemon's matter: whoever leads by now counts on that
             case wire.Started():
                 check_attempt(message.task, message.attempt)
                 self._tell(AttemptStarted(node=self.node, task=message.task, attempt=message.attempt, actor=self.actor))

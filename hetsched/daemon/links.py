@@ -42,7 +42,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 class Links:
     """`tell` puts an input into the next turn; `grace_s(node)` is the longest grace of what runs there;
-    `judge(hello)` says what is wrong with a hello, "" = nothing.
+    `judge(hello)` says what is wrong with a hello, "" = nothing; `leads()` whether leases may be given.
 
     A node that comes back with another boot id has lost what ran there; the scheduler sees that in its hello.
     """
@@ -53,12 +53,14 @@ class Links:
         tell: Callable[[Input], None],
         grace_s: Callable[[str], float],
         judge: Callable[[wire.Hello], str] = fault_of,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self.terms = terms
         self.readings = Readings()
         self.by_node: dict[str, AgentLink] = {}
         self._tell = tell
         self._judge = judge
+        self._leads = leads
         self._instances: dict[
             str, tuple[str, str]
         ] = {}  # node → (boot id, instance) of who may have something alive there
@@ -67,12 +69,13 @@ class Links:
         self._pull_timer: asyncio.TimerHandle | None = None
         self._closing = False
 
-    def expect(self, nodes: Iterable[str]) -> None:
-        """After a restart: these were up. They are silent until they join, and lost if they do not."""
-        now_s = asyncio.get_running_loop().time()
+    def expect(self, nodes: Iterable[str], takeover_s: float = 0.0) -> None:
+        """After a restart: these were up. They are silent until they join, and lost if they do not. For `takeover_s` from now on a leader
+        before this one may still have heard them."""
+        heard_s = asyncio.get_running_loop().time() + takeover_s
         for node in nodes:
             self._tell(NodeSilent(node=node, actor="daemon"))
-            self._silences.begin(node, now_s)
+            self._silences.begin(node, heard_s)
 
     def send(self, orders: Iterable[Order]) -> None:
         """To whom it concerns; an order for a node that is not there is dropped, its next hello brings it again."""
@@ -128,6 +131,8 @@ class Links:
         terms = self.terms
         if self._closing:
             return "the daemon is stopping"
+        if not self._leads():
+            return "this daemon has not reached its store within its lease; another one may lead"
         if hello.protocol != wire.PROTOCOL:
             return f"the agent speaks protocol {hello.protocol}, this daemon {wire.PROTOCOL}; use the same version of hetsched"
         if hello.cluster and hello.cluster != terms.cluster:
@@ -154,7 +159,7 @@ class Links:
 
     def _join(self, socket: Socket, hello: wire.Hello) -> AgentLink:
         node, terms = hello.node.name, self.terms
-        link = AgentLink(socket, hello, next(self._sessions), self._tell, self.readings)
+        link = AgentLink(socket, hello, next(self._sessions), self._tell, self.readings, self._leads)
         before = self.by_node.get(node)
         if before is not None:
             before.replaced = True

@@ -1,10 +1,15 @@
 """`hetsched serve`: start in order, serve, stop in order.
 
     lock → tokens → listen (503 to everybody) → store: identity, new epoch → snapshot → frames → nodes expected → ready
+                                                  └ another daemon leads: stand by ┘
 
 The listener opens early, so that a port in use is found before an older daemon is deposed, and so that a recovery answers 503 instead of
-nothing; the address is printed and published only once ready. SIGTERM: nothing new is taken, the turns under way become durable and are
-answered, the state is snapshotted, the store closed. No task is ever stopped by it.
+nothing; the address is printed and published only once ready, or standing by. SIGTERM: nothing new is taken, the turns under way become
+durable and are answered, the state is snapshotted, the lead given up, the store closed. No task is ever stopped by it.
+
+A leader that was deposed, or has handed over, begins again at the store, in the same process: what is in its memory may be ahead of what
+anybody was told, so all of it is dropped and the journal followed. *Why not exit:* measured, it stands by again at once and not after
+a start of Python and the service manager's pause, and it needs no service manager.
 
 A journal that cannot be read to its end is no reason to die and be started again for ever: see safe.py.
 """
@@ -16,10 +21,12 @@ import contextlib
 import errno
 import logging
 import resource
+import socket
 import sys
 import time
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvloop
 
@@ -30,18 +37,23 @@ from hetsched.daemon.auth import Token, load_tokens
 from hetsched.daemon.binding import Binding, bind_to, host_names
 from hetsched.daemon.daemon import Daemon
 from hetsched.daemon.lock import DataDir
-from hetsched.daemon.recover import recover_prefix
+from hetsched.daemon.recover import Followed, Recovered, plug_ins, recover_prefix, take_over
 from hetsched.daemon.safe import SafeMode, safe_mode
 from hetsched.daemon.signals import Signals, Supervisor
-from hetsched.errors import ConfigError, Deposed, StoreLost
-from hetsched.store import JournalCorrupt, open_store, without_secrets
+from hetsched.daemon.standby import Standby
+from hetsched.errors import ConfigError, Deposed, StoreLost, Unavailable
+from hetsched.store import JournalCorrupt, Led, Store, open_store, without_secrets
+from hetsched.store import Standby as StoreStandby
+
+if TYPE_CHECKING:
+    from hetsched.policy.scorers import Scorers
 
 log = logging.getLogger("hetsched.daemon")
 
 EXIT_OK, EXIT_FAULT, EXIT_TRY_AGAIN, EXIT_FIX_ME = 0, 70, 75, 78
 """sysexits.h: 75 = starting again may help (the store was lost), 78 = a person has to change something first.
 
-Deposed is 78: a supervisor that started it again would have two daemons depose each other for ever.
+Deposed is 78 where the store is the daemon's own: a supervisor that started it again would have two daemons depose each other for ever.
 """
 
 
@@ -82,6 +94,7 @@ class Service:
             listen, cert=server.tls_cert, key=server.tls_key, insecure=insecure or server.insecure
         )
         self._supervisor = Supervisor()
+        self._failovers = Counter[str]()
 
     async def run(self) -> int:
         """Everything, in order."""
@@ -96,6 +109,7 @@ class Service:
                 finally:
                     await listener.stop()
         finally:
+            self._supervisor.stopping()
             data.release()
 
     # ------------------------------------------------------------------ starting
@@ -134,39 +148,89 @@ class Service:
             raise ConfigError(f"cannot listen on {binding.host}:{binding.port}: {why}") from error
         return binding.url(port)
 
+    # ------------------------------------------------------------------ lives
+
     async def _with_store(self, desk: Desk, listener: Listener, signals: Signals, data: DataDir, url: str) -> int:
-        store = await open_store(self._store_url, self._data_dir, self._config)
-        data.publish_config(self._config_in_effect())
-        try:
+        """One life after the other until one ends with an exit code."""
+        advertised = self._config.server.advertise or self._binding.reachable(url)
+        name = self._config.server.name or socket.gethostname()
+        scorers = plug_ins(self._config)
+        while True:
+            store = await open_store(self._store_url, self._data_dir, self._config, name=name, address=advertised)
+            data.publish_config(self._config_in_effect())
+            try:
+                code = await self._live(Life(store, scorers, desk, listener, signals, data, url, advertised))
+                if code is not None:
+                    return code
+            except Deposed as error:
+                if not store.shared:
+                    raise
+                self._failovers["deposed"] += 1
+                log.warning("%s; this one stands by", error)
+            finally:
+                await store.close()
+            desk.recover()
+
+    async def _live(self, life: Life) -> int | None:
+        """Stand by if another daemon leads, lead when it is our turn. None: begin again."""
+        followed: Followed | None = None
+        while True:
             began_s = time.monotonic()
             try:
-                scheduler, opened, damage = await recover_prefix(self._config, store)
+                found = await self._recover(life, followed)
+                break
+            except Led:
+                stopped, followed = await self._stand_by(life, followed)
+                if stopped:
+                    return EXIT_OK
             except JournalCorrupt as error:
-                return await self._know_nothing(self._safe_mode(error, ""), desk, signals, data, url)
-            safe = None if damage is None else self._safe_mode(damage, opened.frames.at.id)
-            daemon = Daemon(
-                self._config,
-                scheduler,
-                store,
-                cluster_id=opened.cluster_id,
-                url=url,
-                insecure=self._binding.insecure,
-                safe=safe,
-            )
-            log.info(
-                "recovered in %.3f s, epoch %d, journal at %s",
-                time.monotonic() - began_s,
-                opened.epoch,
-                opened.frames.at.id,
-            )
-            try:
-                if safe is not None:
-                    return await self._show_prefix(daemon, desk, signals, data)
-                return await self._serve(daemon, desk, listener, signals, data)
-            finally:
-                daemon.planner.close()
+                if followed is not None:
+                    log.error("%s; reading all of the journal", error)
+                    return None
+                return await self._know_nothing(self._safe_mode(error, ""), life)
+        scheduler, opened, damage = found
+        safe = None if damage is None else self._safe_mode(damage, opened.frames.at.id)
+        daemon = Daemon(
+            self._config,
+            scheduler,
+            life.store,
+            cluster_id=opened.cluster_id,
+            url=life.advertised,
+            insecure=self._binding.insecure,
+            safe=safe,
+            failovers=self._failovers,
+        )
+        took_s = time.monotonic() - began_s
+        log.info("recovered in %.3f s, epoch %d, journal at %s", took_s, opened.epoch, opened.frames.at.id)
+        try:
+            return await (self._lead(daemon, life) if safe is None else self._show_prefix(daemon, life))
         finally:
-            await store.close()
+            daemon.planner.close()
+
+    async def _recover(self, life: Life, followed: Followed | None) -> Recovered:
+        """All there is, in an epoch of ours. Raises Led, JournalCorrupt."""
+        if followed is None:
+            return await recover_prefix(self._config, life.store, life.scorers)
+        found = await take_over(life.store, followed)
+        life.desk.recover()
+        self._failovers["took_over"] += 1
+        return found
+
+    async def _stand_by(self, life: Life, followed: Followed | None) -> tuple[bool, Followed | None]:
+        """Follow until it may be our turn: (told to stop, what was followed)."""
+        standby = Standby(self._config, life.store, life.scorers, followed, self._failovers)
+        life.desk.stand_by(standby)
+        life.data.publish_url(life.url)
+        if followed is None:
+            print(f"standing by at {life.url}", flush=True)
+        self._supervisor.ready(f"standing by at {life.url}")
+        following = asyncio.create_task(standby.follow(), name="following")
+        try:
+            await self._until_stopped(life, following)
+            return (False, following.result()) if following.done() else (True, None)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
     def _config_in_effect(self) -> dict[str, Any]:
         """With the store as it was named, without a password in it; tokens stay where they are."""
@@ -183,51 +247,66 @@ class Service:
         _warn_in_red(safe.refusal)
         return safe
 
-    async def _show_prefix(self, daemon: Daemon, desk: Desk, signals: Signals, data: DataDir) -> int:
+    async def _show_prefix(self, daemon: Daemon, life: Life) -> int:
         """Answer reads and keep leases, until told to stop or until another daemon leads."""
-        desk.open(daemon)
-        await self._until_stopped(signals, data, daemon.url, daemon.store.failed)
-        desk.close()
+        life.desk.open(daemon)
+        self._announce(life, "safe mode")
+        await self._until_stopped(life, daemon.store.failed)
+        life.desk.close()
         daemon.events.close()
         daemon.links.close()
-        if not signals.stop.is_set():
+        if daemon.store.failed.done():
             raise daemon.store.failed.result()
         return EXIT_OK
 
-    async def _know_nothing(self, safe: SafeMode, desk: Desk, signals: Signals, data: DataDir, url: str) -> int:
+    async def _know_nothing(self, safe: SafeMode, life: Life) -> int:
         """Say why, until told to stop."""
-        desk.know_nothing(safe)
-        await self._until_stopped(signals, data, url)
-        desk.close()
+        life.desk.know_nothing(safe)
+        self._announce(life, "safe mode")
+        await self._until_stopped(life)
+        life.desk.close()
         return EXIT_OK
 
-    async def _until_stopped(
-        self, signals: Signals, data: DataDir, url: str, *ends: asyncio.Future[Any], status: str = "safe mode"
-    ) -> None:
-        data.publish_url(url)
-        print(f"listening on {url}", flush=True)
-        async with self._supervisor.ready(f"{status} on {url}"):
-            stopping = asyncio.create_task(signals.stop.wait(), name="until stopped")
-            await asyncio.wait([stopping, *ends], return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
+    # ------------------------------------------------------------------ leading
 
-    # ------------------------------------------------------------------ serving
-
-    async def _serve(self, daemon: Daemon, desk: Desk, listener: Listener, signals: Signals, data: DataDir) -> int:
+    async def _lead(self, daemon: Daemon, life: Life) -> int | None:
         turning = asyncio.create_task(daemon.turns.run(), name="turn loop")
         daemon.expect_nodes()
-        desk.open(daemon)
-        await self._until_stopped(signals, data, daemon.url, turning, daemon.store.failed, status="serving")
-        desk.close()
+        life.desk.open(daemon)
+        self._announce(life, "serving")
+        asked = daemon.handover.asked
+        await self._until_stopped(life, turning, daemon.store.failed, asked)
+        successor = asked.result() if asked.done() else None
+        if successor is None:
+            life.desk.close()
+        else:
+            life.desk.close(f"handing over to {successor.name}", successor.url)
         daemon.events.close()
         daemon.links.close()
-        if not signals.stop.is_set():
+        if turning.done() or daemon.store.failed.done():
             return await self._fail(daemon, turning)
-        await self._finish(daemon, turning, listener)
-        return EXIT_OK
+        if successor is None:
+            self._supervisor.stopping()
+            await self._finish(daemon, turning, life.listener)
+            return EXIT_OK
+        await self._hand_over(daemon, turning, successor)
+        return None
+
+    def _announce(self, life: Life, status: str) -> None:
+        """To clients of this machine, to whoever started us, to the service manager."""
+        life.data.publish_url(life.url)
+        print(f"listening on {life.url}", flush=True)
+        self._supervisor.ready(f"{status} on {life.url}")
+
+    async def _until_stopped(self, life: Life, *ends: asyncio.Future[Any]) -> None:
+        """By a signal, or by one of these."""
+        stopping = asyncio.create_task(life.signals.stop.wait(), name="until stopped")
+        await asyncio.wait([stopping, *ends], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
 
     async def _fail(self, daemon: Daemon, turning: asyncio.Task[None]) -> int:
         """The journal is lost or the scheduler broke: raise what it was."""
+        daemon.handover.done(Unavailable("the daemon stopped before it could hand over"))
         if not turning.done():
             turning.cancel()
         await asyncio.gather(turning, return_exceptions=True)
@@ -236,8 +315,32 @@ class Service:
         turning.result()
         return EXIT_FAULT
 
+    async def _hand_over(self, daemon: Daemon, turning: asyncio.Task[None], successor: StoreStandby) -> None:
+        """What was taken becomes durable and is answered; then the standby may open the next epoch."""
+        log.info("handing over to %s at %s", successor.name, successor.url)
+        if not await self._drained(daemon, turning):
+            log.warning("the hand-over goes on without what the store did not confirm; its callers are told so")
+        try:
+            async with asyncio.timeout(self._config.server.drain_timeout):
+                await daemon.store.hand_over(successor)
+        except (TimeoutError, StoreLost) as error:
+            daemon.handover.done(Unavailable(f"the store did not take the hand-over: {error or 'no answer'}"))
+            return
+        self._failovers["handed_over"] += 1
+        daemon.handover.done()
+
     async def _finish(self, daemon: Daemon, turning: asyncio.Task[None], listener: Listener) -> None:
         log.info("stopping; tasks go on without the daemon")
+        drained = await self._drained(daemon, turning)
+        if drained and not daemon.store.standbys():
+            await listener.stop()
+            await daemon.snapshots.last()
+        with contextlib.suppress(StoreLost, TimeoutError):
+            async with asyncio.timeout(1.0):  # else the lease runs out by itself
+                await daemon.store.hand_over(None)
+
+    async def _drained(self, daemon: Daemon, turning: asyncio.Task[None]) -> bool:
+        """The turns under way end; False where the store does not confirm them in time."""
         daemon.turns.close()
         drain_s = self._config.server.drain_timeout
         done, _ = await asyncio.wait({turning}, timeout=drain_s)
@@ -245,9 +348,20 @@ class Service:
             log.warning("the store did not confirm the last frames within %g s; their callers are told so", drain_s)
             turning.cancel()
             await asyncio.gather(turning, return_exceptions=True)
-        await listener.stop()
-        if done and turning.exception() is None:
-            await daemon.snapshots.last()
+        return bool(done) and turning.exception() is None
+
+
+class Life(NamedTuple):
+    """What the stages of one life share. `url`: where we listen, `advertised`: where others reach us."""
+
+    store: Store
+    scorers: Scorers | None
+    desk: Desk
+    listener: Listener
+    signals: Signals
+    data: DataDir
+    url: str
+    advertised: str
 
 
 # ---------------------------------------------------------------------- words on stderr

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +108,8 @@ class Measure:
 
 # ---------------------------------------------------------------------- gauges
 
+FAILOVERS = "Changes of leader that this process took part in: took_over, handed_over, deposed"
+
 
 def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
     view, store = daemon.view, daemon.store
@@ -156,7 +158,9 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
         lambda: [((), daemon.turns.inbox.waiting_tasks)],
     )
     gauge("hetsched_watchers", "Streams of events and logs", (), lambda: [((), daemon.watchers)])
-    gauge("hetsched_leader", "1 while this daemon leads", (), lambda: [((), 1)])
+    gauge("hetsched_leader", "1 while this daemon leads", (), lambda: [((), int(store.leads))])
+    gauge("hetsched_standbys", "Daemons that follow the journal", (), lambda: [((), len(store.standbys()))])
+    total("hetsched_failovers", FAILOVERS, ("change",), lambda: _one_label(daemon.failovers))
     gauge("hetsched_epoch", "Its epoch", (), lambda: [((), daemon.epoch)])
     gauge(
         "hetsched_insecure",
@@ -233,7 +237,7 @@ def _steered(view: View, name: str) -> Samples:
     return [((), value[name]) for value in view.feedback().values()]
 
 
-def _one_label(values: dict[str, Any]) -> Samples:
+def _one_label(values: Mapping[str, Any]) -> Samples:
     return (((name,), value) for name, value in values.items())
 
 

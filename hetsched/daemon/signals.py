@@ -6,10 +6,9 @@ SIGTERM and SIGINT stop; a second one stops at once, which is as safe as kill -9
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 from hetsched import sdnotify
 
@@ -42,17 +41,22 @@ class Signals:
 
 
 class Supervisor:
-    """systemd, if it is there. The watchdog is fed by the daemon's own loop, so a loop that hangs starves it."""
+    """systemd, if it is there: READY when the daemon first leads or stands by, WATCHDOG from then on, STOPPING at the end. The watchdog is fed
+    by the daemon's own loop, so a loop that hangs starves it."""
 
-    @contextlib.asynccontextmanager
-    async def ready(self, status: str) -> AsyncIterator[None]:
-        """READY at the beginning, WATCHDOG meanwhile, STOPPING at the end."""
+    def __init__(self) -> None:
+        self._feeding: asyncio.Task[None] | None = None
+
+    def ready(self, status: str) -> None:
+        """It leads, or stands by."""
         sdnotify.notify("READY=1", f"STATUS={status}")
-        feeding = asyncio.create_task(self._feed(), name="watchdog")
-        try:
-            yield
-        finally:
-            feeding.cancel()
+        if self._feeding is None:
+            self._feeding = asyncio.create_task(self._feed(), name="watchdog")
+
+    def stopping(self) -> None:
+        """It was told to stop, or has to."""
+        if self._feeding is not None:
+            self._feeding.cancel()
             sdnotify.notify("STOPPING=1", "STATUS=stopping; tasks go on")
 
     async def _feed(self) -> None:

@@ -240,8 +240,10 @@ class Scheduler:
         """Replay one journal frame; decides nothing. ValueError if it contradicts the state."""
         snapshot.replay(self.books, facts)
 
-    def resume(self) -> None:
-        """After the last frame: set the timers and links that hang on the state."""
+    def resume(self, epoch: int | None = None) -> None:
+        """After the last frame: set the timers and links that hang on the state, and give orders in `epoch` (None: as told at first)."""
+        if epoch is not None:
+            self.world.epoch = epoch
         snapshot.rebuild(self.world)
         self.conductor.resume()
         self.window.open(0)

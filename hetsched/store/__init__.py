@@ -5,9 +5,11 @@
     await store.append(facts)              # resolves when durable; call again before it does, up to four are on their way
     await store.save_snapshot(state)       # and trims the journal
 
+Several daemons on one store: `open` raises Led for all but one, and they follow (`follow`, `attend`) until the place is theirs.
+
 Inside, from the face to the bytes: `base` (the promises) · `journal` (all of it together) · `appender` (the lane) · `frame`,
-`frames`, `snapshot`, `identity` (formats) · `archive`, `surgery` (without a daemon) · `backend` (the inner seam) ·
-`redis`, `scripts`, `embedded`, `server`, `launcher`, `memory`.
+`frames`, `snapshot`, `identity` (formats) · `follower`, `succession` (standbys, and who leads) · `archive`, `surgery` (without a
+daemon) · `backend` (the inner seam) · `redis`, `redis_link`, `redis_succession`, `scripts`, `embedded`, `server`, `launcher`, `memory`.
 """
 
 from __future__ import annotations
@@ -18,40 +20,51 @@ from urllib.parse import urlsplit
 from hetsched.config import Config
 from hetsched.errors import ConfigError, NotFound
 from hetsched.store.archive import Archive
-from hetsched.store.backend import Backend
 from hetsched.store.base import (
+    START,
     DirectoryBusy,
     Durability,
     Frames,
     HeadDamaged,
     IdentityMismatch,
     JournalCorrupt,
+    Leader,
+    Led,
     NewerVersion,
     Opened,
     Position,
     SnapshotLost,
+    Standby,
     Store,
     StoreStats,
 )
 from hetsched.store.embedded import EmbeddedBackend
-from hetsched.store.identity import DirectoryLock, Identity
+from hetsched.store.follower import Follower, Outrun
+from hetsched.store.identity import DirectoryLock, Identity, holder_of
 from hetsched.store.journal import Journal
 from hetsched.store.memory import Faults, MemoryBackend, MemoryServer
 from hetsched.store.redis import RedisBackend, connection_pool
+from hetsched.store.succession import Candidate
 
 __all__ = [
+    "START",
     "DirectoryBusy",
     "Durability",
     "Faults",
+    "Follower",
     "Frames",
     "HeadDamaged",
     "IdentityMismatch",
     "JournalCorrupt",
+    "Leader",
+    "Led",
     "MemoryServer",
     "NewerVersion",
     "Opened",
+    "Outrun",
     "Position",
     "SnapshotLost",
+    "Standby",
     "Store",
     "StoreStats",
     "memory_store",
@@ -64,8 +77,9 @@ SERVED = ("redis", "rediss", "unix")
 NOT_YET = ("redis+sentinel", "redis+cluster")
 
 
-async def open_store(url: str, data_dir: Path, config: Config) -> Store:
+async def open_store(url: str, data_dir: Path, config: Config, *, name: str = "", address: str = "") -> Store:
     """The store at `url`, not yet reached: `open` does that. Holds a lock in `data_dir` until `close` (not for memory:).
+    `name`, `address`: of this daemon, for others on the same server.
 
     Raises ConfigError: an unknown URL, no server program, a directory in use or of another store."""
     if urlsplit(url).scheme == "memory":
@@ -75,7 +89,10 @@ async def open_store(url: str, data_dir: Path, config: Config) -> Store:
     lock = DirectoryLock(data_dir)
     try:
         identity = Identity(data_dir / "identity.json", without_secrets(url))
-        return Journal(backend_of(url, data_dir, config), config.store, identity, lock)
+        backend = backend_of(url, data_dir, config)
+        shared = not isinstance(backend, EmbeddedBackend)
+        candidate = Candidate(holder_of(data_dir), name, address, config.store.lease) if shared else None
+        return Journal(backend, config.store, identity, lock, backend.succession, candidate)
     except BaseException:
         lock.release()
         raise
@@ -86,7 +103,7 @@ def memory_store(server: MemoryServer, config: Config) -> Store:
     return Journal(MemoryBackend(server), config.store)
 
 
-def backend_of(url: str, data_dir: Path, config: Config) -> Backend:
+def backend_of(url: str, data_dir: Path, config: Config) -> RedisBackend:
     """Who keeps the bytes at `url`. Raises ConfigError."""
     if _check_scheme(url) != "embedded":
         return RedisBackend(connection_pool(url), config.store.durability == "replicated")

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
 from hetsched.errors import ConfigError, StoreLost
+
+if TYPE_CHECKING:
+    from hetsched.store.follower import Follower
 
 
 class Position(NamedTuple):
@@ -63,6 +66,23 @@ class Opened(NamedTuple):
     position: Position
 
 
+class Leader(NamedTuple):
+    """Who leads a shared store, or may do so next. `holder`: its data directory."""
+
+    holder: str
+    name: str
+    url: str
+
+
+class Standby(NamedTuple):
+    """A daemon that follows the journal. `seq`: how far it said it was, within the last lease."""
+
+    holder: str
+    name: str
+    url: str
+    seq: int
+
+
 class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     """One moment of a store. `admit`: whether new work should be taken in (`reason` says why not); completions always may be."""
 
@@ -94,10 +114,42 @@ class Store(Protocol):
     failed: asyncio.Future[StoreLost]
     """Resolves (with the error as its result) once the store is lost for good: deposed, or the server lost our frames."""
 
-    async def open(self) -> Opened:
-        """Open a new epoch, which fences every older one, and say what there was before it.
+    async def open(self, followed: Follower | None = None) -> Opened:
+        """Open a new epoch, which fences every older one, and say what there was before it, or after what was `followed`.
 
-        Raises ConfigError (identity or server unfit, fix named), JournalCorrupt, StoreLost (cannot be reached)."""
+        Raises Led (another daemon leads: follow it, then try again), ConfigError (identity or server unfit, fix named), JournalCorrupt,
+        StoreLost (cannot be reached)."""
+        ...
+
+    async def follow(self) -> Follower:
+        """The journal as it grows, without an epoch. Raises ConfigError and StoreLost as `open` does."""
+        ...
+
+    async def attend(self, at: Position) -> Leader | None:
+        """Say that a standby is here and how far it is; who leads. None: try `open` now, the place is free or ours."""
+        ...
+
+    @property
+    def shared(self) -> bool:
+        """Whether other daemons may lead this store."""
+        ...
+
+    @property
+    def leads(self) -> bool:
+        """Whether nobody else can have begun to lead, by our own clock. False: tell nobody anything until it is True again."""
+        ...
+
+    @property
+    def takeover_s(self) -> float:
+        """So long after our epoch opened a leader before us may have gone on hearing agents: its lease."""
+        ...
+
+    def standbys(self) -> tuple[Standby, ...]:
+        """Who follows, as of a second ago."""
+        ...
+
+    async def hand_over(self, to: Standby | None) -> None:
+        """When all that was appended is confirmed: let this standby lead, None = whoever comes first. Nothing may be appended any more."""
         ...
 
     def append(self, facts: bytes) -> asyncio.Future[None]:
@@ -169,6 +221,10 @@ class IdentityMismatch(ConfigError):
 
 class DirectoryBusy(ConfigError):
     """Another daemon holds the data directory."""
+
+
+class Led(Exception):
+    """Another daemon leads the store; no epoch was opened."""
 
 
 class Unreachable(Exception):

@@ -51,6 +51,11 @@ class Identity:
         if head.epoch < self.confirmed.epoch or head.seq < self.confirmed.seq:
             raise self._mismatch(f"ends at {head.position.id}, before that")
 
+    def know(self, at: Position) -> None:
+        """This was read from the store: one that ends before it has lost something."""
+        if at.seq > self.confirmed.seq:
+            self.confirmed = Position(at.epoch, at.seq)
+
     def save(self, cluster: str, confirmed: Position) -> None:
         """Replace the file and sync it. Blocks for one or two disk syncs."""
         self.cluster, self.confirmed, self.known = cluster, confirmed, True
@@ -79,6 +84,13 @@ class Identity:
             f"({self._path}). Point store.url (--store) at the right server or restore its data from a backup. "
             f"To give up what is missing and go on with the store as it is, move {self._path} away"
         )
+
+
+def holder_of(directory: Path) -> str:
+    """Names a data directory of this boot of this machine: whoever locks it next may take what its last holder had, for that one is dead."""
+    found = directory.stat()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{found.st_dev:x}/{found.st_ino:x}"
 
 
 class DirectoryLock:

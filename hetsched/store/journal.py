@@ -1,7 +1,8 @@
 """The store: frames, lane, snapshots and identity put together over one backend.
 
 Start: lock (held by the caller of `open_store`) → server → identity → epoch → newest valid snapshot → frames. The epoch opens
-before anything is read, so nobody else can add a frame behind our back. Promises: those of `base.Store`.
+before anything is read, so nobody else can add a frame behind our back. Where several daemons share the store and another one leads,
+`open` raises Led; `follow` and `attend` are then asked until it may be tried again. Promises: those of `base.Store`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from hetsched.config import Store as StoreConfig
 from hetsched.errors import Deposed, StoreLost
 from hetsched.store.appender import Appender
 from hetsched.store.backend import Backend, Head, Health
-from hetsched.store.base import START, Durability, Opened, Position, StoreStats, Unreachable
+from hetsched.store.base import START, Durability, Leader, Led, Opened, Position, Standby, StoreStats, Unreachable
 from hetsched.store.ending import end
+from hetsched.store.follower import Follower
 from hetsched.store.frames import FramesAfter
 from hetsched.store.identity import DirectoryLock, Identity
 from hetsched.store.keeper import SnapshotKeeper
 from hetsched.store.patience import patiently
+from hetsched.store.succession import RENEWALS, Candidate, Succession, Tenure, now_ns
 
 log = logging.getLogger("hetsched.store")
 
@@ -37,7 +40,8 @@ NO_HEALTH = Health(Durability.UNKNOWN)
 
 
 class Journal:
-    """`base.Store` over a backend. `identity` None: nothing outlives the process (memory)."""
+    """`base.Store` over a backend. `identity` None: nothing outlives the process (memory). `succession` with `candidate`: several daemons
+    may share the store, and this is who would lead; None: it is ours alone."""
 
     def __init__(
         self,
@@ -45,41 +49,68 @@ class Journal:
         config: StoreConfig,
         identity: Identity | None = None,
         lock: DirectoryLock | None = None,
+        succession: Succession | None = None,
+        candidate: Candidate | None = None,
     ) -> None:
         self.failed: asyncio.Future[StoreLost] = asyncio.get_running_loop().create_future()
         self._backend = backend
         self._identity = identity
         self._lock = lock
+        self._succession = succession if candidate is not None else None
+        self._candidate = candidate
+        self._tenure: Tenure | None = None
+        self._standbys: tuple[Standby, ...] = ()
+        self._attended_s = self._attended_note_s = 0.0
         self._appender: Appender | None = None
         self._upkeep: asyncio.Task[None] | None = None
         self._health = NO_HEALTH
         self._keeper = SnapshotKeeper(backend, config, self._ask)
         self._replayed: FramesAfter | None = None
+        self._followed_bytes = 0
         self._noted_next = START
+        self._reached = False
         self._closed = False
 
     # ------------------------------------------------------------------ opening
 
-    async def open(self) -> Opened:
+    async def open(self, followed: Follower | None = None) -> Opened:
         if self._appender is not None:
             raise AssertionError("a store opens once")
         try:
-            return await self._open()
+            return await self._open(followed)
+        except Led:
+            raise
         except BaseException:
             await self.close()
             raise
 
-    async def _open(self) -> Opened:
-        await self._backend.start()
-        self._health = await self._ask(self._backend.health)
+    async def _open(self, followed: Follower | None) -> Opened:
+        await self._reach()
+        if followed is not None and self._identity is not None:
+            self._identity.know(followed.at)
+        claimed_ns = now_ns()
         head = await self._open_epoch()
-        manifest, state = await self._keeper.load(head)
+        state, base = None, START
+        if followed is not None:
+            await self._keeper.trust(head)
+            base, self._followed_bytes = followed.at, followed.read_bytes
+        else:
+            manifest, state = await self._keeper.load(head)
+            base = manifest.position if manifest else START
         self._appender = Appender(self._backend.dial, head.epoch, head.position, self._lost)
+        if self._succession is not None and self._candidate is not None:
+            self._tenure = Tenure(self._succession, self._candidate, head.epoch, claimed_ns, self._appender.lose)
         self._upkeep = asyncio.create_task(self._keep_up(), name="store-upkeep")
-        base = manifest.position if manifest else START
-        log.info("journal: epoch %d opened at %s, snapshot at %s", head.epoch, head.position.id, base.id)
+        log.info("journal: epoch %d opened at %s, read from %s", head.epoch, head.position.id, base.id)
         self._replayed = FramesAfter(self._backend, base, head, self._ask)
         return Opened(head.epoch, state, self._replayed, head.cluster, head.position)
+
+    async def _reach(self) -> None:
+        """The server answers."""
+        if not self._reached:
+            await self._backend.start()
+            self._health = await self._ask(self._backend.health)
+            self._reached = True
 
     async def _open_epoch(self) -> Head:
         """Check who we are, then fence everybody else."""
@@ -91,7 +122,7 @@ class Journal:
             cluster = head.cluster if head else self._identity.cluster
             if not self._identity.known:
                 self._identity.save(cluster, START)  # so that a start cut short here goes on with the same id
-        opened = await self._ask(partial(self._backend.open_epoch, cluster, head is None))
+        opened = await self._ask(partial(self._claim, cluster, head is None))
         if self._identity is not None:
             self._identity.check(opened)
             surely = opened if self._health.durability is not Durability.RELAXED else head
@@ -99,6 +130,62 @@ class Journal:
                 self._identity.save(opened.cluster, Position(surely.epoch, surely.seq))
             self._noted_next = Position(opened.epoch, opened.seq)
         return opened
+
+    async def _claim(self, cluster: str, create: bool) -> Head:
+        if self._succession is None or self._candidate is None:
+            return await self._backend.open_epoch(cluster, create)
+        return await self._succession.claim(cluster, create, self._candidate)
+
+    # ------------------------------------------------------------------ following
+
+    async def follow(self) -> Follower:
+        await self._reach()
+        head = await self._ask(self._backend.head)
+        if self._identity is not None and head is not None:
+            self._identity.check(head)
+            self._identity.save(head.cluster, Position(head.epoch, head.seq))
+        return Follower(self._backend, patiently)
+
+    async def attend(self, at: Position) -> Leader | None:
+        succession, candidate = self._shared
+        leader = await patiently(succession.leader)
+        now_s = time.monotonic()
+        if now_s - self._attended_s > candidate.lease_s / RENEWALS:
+            self._attended_s = now_s
+            await patiently(partial(succession.stand_by, candidate, at.seq))
+        if now_s - self._attended_note_s > IDENTITY_EVERY_S and self._identity is not None:
+            self._attended_note_s = now_s
+            await asyncio.to_thread(self._identity.save, self._identity.cluster, Position(at.epoch, at.seq))
+        return None if leader is not None and leader.holder == candidate.holder else leader
+
+    @property
+    def _shared(self) -> tuple[Succession, Candidate]:
+        if self._succession is None or self._candidate is None:
+            raise AssertionError("nobody else can lead this store")
+        return self._succession, self._candidate
+
+    # ------------------------------------------------------------------ leading
+
+    @property
+    def shared(self) -> bool:
+        return self._succession is not None
+
+    @property
+    def leads(self) -> bool:
+        return self._tenure is None or self._tenure.held
+
+    @property
+    def takeover_s(self) -> float:
+        return 0.0 if self._candidate is None else self._candidate.lease_s
+
+    def standbys(self) -> tuple[Standby, ...]:
+        return self._standbys
+
+    async def hand_over(self, to: Standby | None) -> None:
+        if self._tenure is None:
+            return
+        await self._lane.drained()
+        await self._ask(partial(self._tenure.pass_on, to))
 
     # ------------------------------------------------------------------ running
 
@@ -162,6 +249,8 @@ class Journal:
             return f"the store refuses to write: {lane.refusal}"
         if lane.stuck:
             return "the store does not answer"
+        if not self.leads:
+            return "the lease is over and the store does not answer; another daemon may lead"
         if health.memory_limit_bytes and health.memory_used_bytes >= ADMIT_SHARE * health.memory_limit_bytes:
             return f"the store has used {health.memory_used_bytes} of {health.memory_limit_bytes} bytes of memory"
         return health.refusal
@@ -170,6 +259,8 @@ class Journal:
         if self._closed:
             return
         self._closed = True
+        if self._tenure is not None:
+            await self._tenure.close()
         if self._upkeep is not None:
             await end(self._upkeep)
         if self._appender is not None:
@@ -193,9 +284,9 @@ class Journal:
         return self._lane.epoch
 
     def _journal_bytes(self) -> int:
-        """Read at the start and appended since."""
+        """Read since a snapshot, while following or at the start, and appended since."""
         replayed_bytes = self._replayed.bytes if self._replayed else 0
-        return replayed_bytes + (self._appender.bytes_total if self._appender else 0)
+        return self._followed_bytes + replayed_bytes + (self._appender.bytes_total if self._appender else 0)
 
     def _lost(self, error: StoreLost) -> None:
         log.error("journal: lost for good: %s", error)
@@ -212,6 +303,8 @@ class Journal:
                 self._health = await self._backend.health()
                 silent = 0
                 await self._check_lead()
+                if self._succession is not None:
+                    self._standbys = await self._succession.standbys()
                 if time.monotonic() >= next_note_s:
                     next_note_s = time.monotonic() + IDENTITY_EVERY_S
                     await self._note_identity()

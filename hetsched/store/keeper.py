@@ -34,12 +34,18 @@ class SnapshotKeeper:
     async def load(self, head: Head) -> tuple[Manifest | None, bytes | None]:
         """The newest whole snapshot, if any; clears away what an unfinished one has left."""
         manifest, state = await snapshot.load(self._backend, head, self._ask)
-        self._epoch = head.epoch
-        self._good = head.snapshots[head.snapshots.index(manifest) :] if manifest else ()
+        await self._begin(head, head.snapshots[head.snapshots.index(manifest) :] if manifest else ())
+        return manifest, state
+
+    async def trust(self, head: Head) -> None:
+        """As `load`, by who has followed the journal and needs no snapshot: those that the head names were whole when it did."""
+        await self._begin(head, head.snapshots)
+
+    async def _begin(self, head: Head, good: tuple[Manifest, ...]) -> None:
+        self._epoch, self._good = head.epoch, good
         left = head.unfinished
         if left is not None and left.name not in {kept.name for kept in head.snapshots}:
             await self._ask(partial(self._backend.drop_chunks, left))
-        return manifest, state
 
     def due(self, journal_bytes: int) -> bool:
         """`journal_bytes`: all read at the start and appended since."""

@@ -4,8 +4,8 @@ The client retries nothing by itself (its default turned one append into two ent
 lane, under the same id. Appends have a connection of their own (`redis_link.py`); everything else shares a small pool.
 
 The user in the URL needs, on keys `{hetsched}:*`: EVAL, EVALSHA, SCRIPT LOAD, HGETALL, HMGET, HGET, HSET, HDEL, HINCRBY, EXISTS,
-XADD, XRANGE, XTRIM, SET, GET, UNLINK, with `store.durability = "replicated"` WAIT, for `journal truncate` XDEL and XSETID; better also
-INFO and CONFIG GET.
+XADD, XRANGE, XTRIM, SET, GET, UNLINK, DEL, PEXPIRE, TIME, with `store.durability = "replicated"` WAIT, for `journal truncate` XDEL and
+XSETID; better also INFO and CONFIG GET.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from hetsched.store import scripts
 from hetsched.store.backend import Head, Health, Link, Manifest
 from hetsched.store.base import Durability, HeadDamaged, JournalCorrupt, Position, Unreachable
 from hetsched.store.redis_link import RedisLink
+from hetsched.store.redis_succession import RedisSuccession
 from hetsched.store.words import server_words
 
 SOCKET_TIMEOUT_S = 10.0
@@ -65,6 +66,7 @@ class RedisBackend:
         self._replicated = replicated
         self._client: Redis = Redis(connection_pool=pool)
         self._version: tuple[int, ...] = ()  # () = it does not tell
+        self.succession = RedisSuccession(self._script, _opened)
 
     @property
     def restarts_total(self) -> int:
@@ -94,11 +96,7 @@ class RedisBackend:
         answer = await self._script(
             scripts.OPEN, [scripts.HEAD, scripts.JOURNAL], cluster, "1" if create else "", scripts.FORMAT
         )
-        if len(answer) == 1:
-            if answer[0] == b"HEADLESS":
-                raise HeadDamaged(scripts.HEAD, 0, f"is missing, but there is a journal ({scripts.JOURNAL})")
-            raise StoreLost(_OPEN_REFUSED[answer[0]])
-        return _head({answer[i].decode(): answer[i + 1] for i in range(0, len(answer), 2)})
+        return _opened(answer)
 
     async def dial(self) -> Link:
         # Not from the pool: a pooled connection may be checked, shared and replaced behind our back.
@@ -253,6 +251,15 @@ _OPEN_REFUSED = {
     b"EMPTY": "the store became empty while it was opened",
     b"CHANGED": "the store changed hands while it was opened",
 }
+
+
+def _opened(answer: list[bytes]) -> Head:
+    """The head after an opening; StoreLost says why there was none."""
+    if answer == [b"HEADLESS"]:
+        raise HeadDamaged(scripts.HEAD, 0, f"is missing, but there is a journal ({scripts.JOURNAL})")
+    if len(answer) == 1:
+        raise StoreLost(_OPEN_REFUSED[answer[0]])
+    return _head({answer[i].decode(): answer[i + 1] for i in range(0, len(answer), 2)})
 
 
 def _head(fields: dict[str, bytes]) -> Head:

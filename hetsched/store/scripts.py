@@ -1,10 +1,12 @@
-"""The keys of the journal in a Redis or Valkey server, and the scripts that alone write its head.
+"""The keys of the journal in a Redis or Valkey server, and the scripts that alone write its head, and who leads.
 
 All keys share one hash tag, so on a cluster they lie in one slot and a script may touch them together:
 
     {hetsched}:head        hash: cluster, epoch, seq, crc, format, snapshots (JSON, newest first), unfinished (JSON)
     {hetsched}:journal     stream: id <epoch>-<seq>, field `frame`
     {hetsched}:snapshot:NAME:INDEX   chunks
+    {hetsched}:leader      hash with a time to live: holder, card (JSON)
+    {hetsched}:standbys    hash: holder → milliseconds of the server's clock, space, card
 
 A script runs alone and reaches the server's file as one transaction, so head and stream never disagree. Promise: whatever is
 resent, reordered or comes from a deposed daemon, the stream holds each (epoch, seq) once, without gaps.
@@ -18,6 +20,8 @@ from __future__ import annotations
 TAG = "{hetsched}"
 HEAD = f"{TAG}:head"
 JOURNAL = f"{TAG}:journal"
+LEADER = f"{TAG}:leader"
+STANDBYS = f"{TAG}:standbys"
 FIELD = b"frame"
 FORMAT = 1
 
@@ -55,7 +59,7 @@ return {'STORED', id}
 """
 
 # KEYS head, journal · ARGV cluster, "1" to create it, format · answers the head as a flat list, or [word]
-OPEN = """#!lua
+_OPENING = """
 local cluster = redis.call('HGET', KEYS[1], 'cluster')
 if not cluster then
   if ARGV[2] ~= '1' then return {'EMPTY'} end
@@ -63,7 +67,63 @@ if not cluster then
   redis.call('HSET', KEYS[1], 'cluster', ARGV[1], 'epoch', 0, 'seq', 0, 'crc', 0, 'format', ARGV[3])
 elseif cluster ~= ARGV[1] then return {'CHANGED'} end
 redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+"""
+OPEN = f"""#!lua{_OPENING}
 return redis.call('HGETALL', KEYS[1])
+"""
+
+# The same where several daemons share the store. KEYS head, journal, leader · ARGV as above, holder, card, lease in ms · or [LED]
+CLAIM = f"""#!lua
+local holder = redis.call('HGET', KEYS[3], 'holder')
+if holder and holder ~= ARGV[4] then return {{'LED'}} end
+{_OPENING}
+redis.call('HSET', KEYS[3], 'holder', ARGV[4], 'card', ARGV[5])
+redis.call('PEXPIRE', KEYS[3], ARGV[6])
+return redis.call('HGETALL', KEYS[1])
+"""
+
+# KEYS head, leader · ARGV epoch, holder, card, lease in ms · answers 1, or 0 where a higher epoch leads
+RENEW = """#!lua flags=allow-oom
+if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[2], 'holder', ARGV[2], 'card', ARGV[3])
+redis.call('PEXPIRE', KEYS[2], ARGV[4])
+return 1
+"""
+
+# KEYS head, leader · ARGV epoch, holder of the successor or "" (whoever comes first), its card, lease in ms · answers as RENEW
+PASS_ON = """#!lua flags=allow-oom
+if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
+redis.call('DEL', KEYS[2])
+if ARGV[2] ~= '' then
+  redis.call('HSET', KEYS[2], 'holder', ARGV[2], 'card', ARGV[3])
+  redis.call('PEXPIRE', KEYS[2], ARGV[4])
+end
+return 1
+"""
+
+# KEYS leader · answers [holder, card] or []
+WHO = """#!lua flags=no-writes
+local leader = redis.call('HMGET', KEYS[1], 'holder', 'card')
+return leader[1] and leader or {}
+"""
+
+# KEYS standbys · ARGV holder, card, lease in ms. Those who have not said so for a lease are struck off.
+STAND_BY = """#!lua
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local all = redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  if now - tonumber(string.match(all[i + 1], '^%d+')) > tonumber(ARGV[3]) then redis.call('HDEL', KEYS[1], all[i]) end
+end
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%d', now) .. ' ' .. ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+"""
+
+# KEYS standbys · answers holder, card, holder, card …
+STANDBYS_NOW = """#!lua flags=no-writes
+local all = redis.call('HGETALL', KEYS[1])
+for i = 2, #all, 2 do all[i] = string.match(all[i], '^%d+ (.*)$') end
+return all
 """
 
 # KEYS head, journal, chunks… · ARGV epoch, snapshots, id to trim to or "" · answers OK, DEPOSED, or the key that is missing

@@ -42,7 +42,8 @@ class Answer:
 
 
 class DaemonProcess:
-    """`hetsched serve` on a free port. `sets`: configuration over the defaults. Ends with the context."""
+    """`hetsched serve` on a free port. `sets`: configuration over the defaults. `role`: what it said that it does, "listening on" or
+    "standing by at". Ends with the context."""
 
     def __init__(
         self, data_dir: Path, *, store: str = "memory:", env: dict[str, str] | None = None, **sets: Any
@@ -52,6 +53,7 @@ class DaemonProcess:
         self.env = env or {}
         self.sets = sets
         self.port = 0
+        self.role = ""
         self.process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> DaemonProcess:
@@ -79,9 +81,9 @@ class DaemonProcess:
             text=True,
             env={**os.environ, **self.env},
         )
-        line = self._first_line(timeout_s)
-        assert line.startswith("listening on http://127.0.0.1:"), (line, self.stderr())
-        self.port = urlsplit(line.removeprefix("listening on ").strip()).port or 0
+        self.role, _, url = self._first_line(timeout_s).strip().rpartition(" ")
+        assert self.role in ("listening on", "standing by at") and url.startswith("http://127.0.0.1:"), self.stderr()
+        self.port = urlsplit(url).port or 0
 
     def _first_line(self, timeout_s: float) -> str:
         assert self.process is not None and self.process.stdout is not None
@@ -111,6 +113,10 @@ class DaemonProcess:
         return self.kill(signal.SIGTERM)
 
     # ------------------------------------------------------------------ talking
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def token(self) -> str:

@@ -63,7 +63,8 @@ class World:
         told = {"epoch": 3, "cluster": "c1", "lease_s": 0.2, "heartbeat_s": 0.05, "pull_every_s": 0.05, **terms}
         self.heard: list[Input] = []
         self.grace_s = 0.0
-        self.links = Links(Terms(**told), self.heard.append, lambda node: self.grace_s)
+        self.leads = True
+        self.links = Links(Terms(**told), self.heard.append, lambda node: self.grace_s, leads=lambda: self.leads)
 
     async def connect(self, node: str | NodeSpec = "n1", **hello: Any) -> Socket:
         socket = Socket()
@@ -119,6 +120,18 @@ async def test_a_heartbeat_is_answered_with_its_own_time() -> None:
     socket.say(wire.Heartbeat(12345))
     await until(lambda: socket.got(wire.HeartbeatSeen))
     assert socket.got(wire.HeartbeatSeen)[0].sent_ns == 12345
+
+
+async def test_a_leader_whose_own_lease_is_over_gives_none_to_agents() -> None:
+    """Whoever leads by now counts on it: a node it does not hear is lost a lease after it began."""
+    world = World()
+    socket = await world.connect()
+    world.leads = False
+    socket.say(wire.Heartbeat(12345))
+    await until(lambda: socket.closed)
+    assert not socket.got(wire.HeartbeatSeen)
+    again = await world.connect()
+    assert "another one may lead" in again.got(wire.Refused)[0].reason
 
 
 async def test_orders_leave_in_order_and_those_for_nobody_are_dropped() -> None:
@@ -197,6 +210,17 @@ async def test_after_a_restart_known_nodes_are_silent_and_their_time_counts_from
     await world.connect("n1")
     await until(lambda: world.told(NodeLost))
     assert world.told(NodeLost)[0].node == "n2"
+
+
+async def test_after_a_takeover_the_leader_before_may_have_heard_them_for_its_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hetsched.daemon.silence.MARGIN_S", 0.0)
+    world = World(lease_s=0.01)
+    began_s = asyncio.get_running_loop().time()
+    world.links.expect(["n1"], takeover_s=0.3)
+    await until(lambda: world.told(NodeLost))
+    assert asyncio.get_running_loop().time() - began_s >= 0.3
 
 
 def test_patience_covers_lease_grace_and_clocks_that_differ() -> None:

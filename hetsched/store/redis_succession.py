@@ -1,0 +1,63 @@
+"""Who leads, in a Redis or Valkey server: `succession.Succession` over the keys and scripts of `scripts.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hetsched.store import scripts
+from hetsched.store.backend import Head
+from hetsched.store.base import Leader, Led, Standby
+from hetsched.store.succession import Candidate, Card, decode_card, encode_card
+
+
+class RedisSuccession:
+    """`script`: EVAL of a text on keys, with arguments. `opened`: the head of an answer to an opening; raises what it refuses with."""
+
+    def __init__(self, script: Callable[..., Awaitable[Any]], opened: Callable[[Any], Head]) -> None:
+        self._script = script
+        self._opened = opened
+
+    async def claim(self, cluster: str, create: bool, candidate: Candidate) -> Head:
+        answer = await self._script(
+            scripts.CLAIM,
+            [scripts.HEAD, scripts.JOURNAL, scripts.LEADER],
+            *(cluster, "1" if create else "", scripts.FORMAT, candidate.holder, _card(candidate), _lease_ms(candidate)),
+        )
+        if answer == [b"LED"]:
+            raise Led
+        return self._opened(answer)
+
+    async def renew(self, epoch: int, candidate: Candidate) -> bool:
+        arguments = (epoch, candidate.holder, _card(candidate), _lease_ms(candidate))
+        return bool(await self._script(scripts.RENEW, [scripts.HEAD, scripts.LEADER], *arguments))
+
+    async def leader(self) -> Leader | None:
+        found = await self._script(scripts.WHO, [scripts.LEADER])
+        if not found:
+            return None
+        card = decode_card(found[1])
+        return Leader(found[0].decode(), card.name, card.url)
+
+    async def pass_on(self, epoch: int, candidate: Candidate, to: Standby | None) -> bool:
+        card = encode_card(Card(to.name, to.url)) if to else b""
+        arguments = (epoch, to.holder if to else "", card, _lease_ms(candidate))
+        return bool(await self._script(scripts.PASS_ON, [scripts.HEAD, scripts.LEADER], *arguments))
+
+    async def stand_by(self, candidate: Candidate, seq: int) -> None:
+        await self._script(
+            scripts.STAND_BY, [scripts.STANDBYS], candidate.holder, _card(candidate, seq), _lease_ms(candidate)
+        )
+
+    async def standbys(self) -> tuple[Standby, ...]:
+        found = await self._script(scripts.STANDBYS_NOW, [scripts.STANDBYS])
+        cards = ((found[at].decode(), decode_card(found[at + 1])) for at in range(0, len(found), 2))
+        return tuple(Standby(holder, card.name, card.url, card.seq) for holder, card in cards)
+
+
+def _card(candidate: Candidate, seq: int = 0) -> bytes:
+    return encode_card(Card(candidate.name, candidate.url, seq))
+
+
+def _lease_ms(candidate: Candidate) -> int:
+    return round(candidate.lease_s * 1000)

@@ -1,0 +1,133 @@
+"""Two daemons on one store: one leads, the other shows what it follows, refuses the rest and takes over when its time has come."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.fakes import until
+from tests.daemon.process import DaemonProcess
+from tests.store.helpers import Server
+
+TASK = {"resources": {"cpu": 1}}
+LEASE_S = 1.0
+
+
+@pytest.fixture
+async def server(data_dir: Path) -> AsyncIterator[Server]:
+    (data_dir / "s").mkdir()
+    started = await Server(data_dir / "s").start()
+    yield started
+    await started.kill()
+
+
+@contextmanager
+def pair(data_dir: Path, server: Server) -> Iterator[tuple[DaemonProcess, DaemonProcess]]:
+    """A leader and its standby, which know the same tokens."""
+    for name in ("one", "two"):
+        (data_dir / name).mkdir()
+    one, two = (
+        DaemonProcess(data_dir / name, store=server.url, server__name=name, store__lease=LEASE_S)
+        for name in ("one", "two")
+    )
+    with one:
+        for name in ("token", "agent-token"):
+            shutil.copy(data_dir / "one" / name, data_dir / "two" / name)
+        with two:
+            assert (one.role, two.role) == ("listening on", "standing by at")
+            yield one, two
+
+
+async def leads(daemon: DaemonProcess, within_s: float = 5.0) -> float:
+    """Seconds until it takes work."""
+    began_s = time.monotonic()
+    while (answer := await asyncio.to_thread(daemon.submit, {"id": "probe", **TASK})).status != 202:
+        assert time.monotonic() - began_s < within_s, answer
+        await asyncio.sleep(0.02)
+    return time.monotonic() - began_s
+
+
+async def test_a_standby_shows_what_it_follows_and_sends_the_rest_to_the_leader(data_dir: Path, server: Server) -> None:
+    with pair(data_dir, server) as (one, two):
+        assert one.submit({"id": "t", **TASK}).status == 202
+        await until(lambda: two.get("/v1/tasks/t").status == 200)
+        shown = two.get("/v1/tasks/t")
+        assert shown.json["state"] == "queued" and 0 <= shown.json["lag"] < 5
+        assert (shown.headers["hetsched-leader"], float(shown.headers["hetsched-lag"])) >= (one.url, 0)
+        cluster = two.get("/v1/cluster").json
+        assert (cluster["role"], cluster["leader"], cluster["tasks"]["queued"]) == ("standby", one.url, 1)
+        assert two.get("/v1/nodes").json["nodes"] == [] and two.get("/v1/devices").json["devices"] == []
+        assert b"hetsched_standby_lag_seconds" in two.get("/metrics").body
+        assert two.get("/healthz").json["state"] == "standing by"
+        for answer in (
+            two.submit(TASK),
+            two.call("DELETE", "/v1/tasks/t"),
+            two.get("/v1/tasks/t/explain"),
+            two.get("/v1/events"),
+            two.get("/readyz"),
+            two.get("/v1/agents/connect", headers={"Authorization": f"Bearer {two.agent_token}"}),
+        ):
+            assert answer.problem()["leader"] == answer.headers["hetsched-leader"] == one.url
+            assert (answer.status, answer.headers["retry-after"]) == (503, "0")
+        await until(lambda: one.get("/v1/cluster").json["standbys"], 3)
+        (follower,) = one.get("/v1/cluster").json["standbys"]
+        assert (follower["name"], follower["url"]) == ("two", two.url)
+
+
+async def test_a_standby_takes_over_from_a_leader_that_was_killed(data_dir: Path, server: Server) -> None:
+    with pair(data_dir, server) as (one, two):
+        acknowledged = [one.submit({"id": f"t{number}", **TASK}).json["id"] for number in range(20)]
+        one.kill()
+        assert await leads(two) < LEASE_S + 2
+        assert [two.task(task)["state"] for task in acknowledged] == ["queued"] * 20
+        assert two.get("/v1/cluster").json["epoch"] == 2
+        one.start()
+        assert one.role == "standing by at", "who comes back follows"
+        assert b'hetsched_failovers_total{change="took_over"} 1.0' in two.get("/metrics").body
+
+
+async def test_a_leader_that_was_frozen_tells_nobody_anything_when_it_wakes(data_dir: Path, server: Server) -> None:
+    with pair(data_dir, server) as (one, two):
+        one.process.send_signal(signal.SIGSTOP)  # type: ignore[union-attr]
+        await leads(two)
+        one.process.send_signal(signal.SIGCONT)  # type: ignore[union-attr]
+        first = one.get("/v1/tasks/probe")
+        assert first.status == 503 or "hetsched-lag" in first.headers, "nothing old as if it were new"
+        await until(lambda: one.get("/healthz").json["state"] == "standing by", 3)
+        await until(lambda: one.get("/v1/tasks/probe").status == 200, 3)
+        assert one.get("/v1/cluster").json["leader"] == two.url
+        assert b'hetsched_failovers_total{change="deposed"} 1.0' in one.get("/metrics").body
+
+
+async def test_a_leader_that_is_told_to_stop_gives_its_place_up_at_once(data_dir: Path, server: Server) -> None:
+    with pair(data_dir, server) as (one, two):
+        assert one.submit({"id": "t", **TASK}).status == 202
+        await until(lambda: one.get("/v1/cluster").json["standbys"], 3)
+        assert one.stop() == 0
+        assert await leads(two) < LEASE_S, "not only when the lease is over"
+        assert two.task("t")["state"] == "queued"
+
+
+async def test_a_handover_is_asked_for_by_name(data_dir: Path, server: Server) -> None:
+    with pair(data_dir, server) as (one, two):
+        await until(lambda: one.get("/v1/cluster").json["standbys"], 3)
+        assert one.post("/v1/cluster/handover", {"to": "three"}).status == 404
+        assert one.post("/v1/cluster/handover", {"to": "two"}).json == {"to": "two", "leader": two.url}
+        await leads(two)
+        await until(lambda: one.get("/v1/cluster").json.get("role") == "standby", 3)
+        assert two.post("/v1/cluster/handover", {}).status in (200, 409), (
+            "409 until the other one has said that it stands by"
+        )
+
+
+async def test_there_is_nobody_to_hand_over_to(data_dir: Path) -> None:
+    with DaemonProcess(data_dir) as daemon:
+        refused = daemon.post("/v1/cluster/handover", {})
+        assert refused.status == 409 and "no standby" in refused.json["detail"]

@@ -1,0 +1,135 @@
+"""One leads, the others follow: who may open an epoch, how a standby reads, and what a leader knows of its own lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hetsched.errors import Deposed
+from hetsched.store import Follower, IdentityMismatch, Led, Outrun, Store, open_store, scripts
+from tests.store.helpers import Server, config, eventually, opened_store, replay
+
+
+@pytest.fixture
+async def server(data_dir: Path) -> AsyncIterator[Server]:
+    server = await Server(data_dir).start()
+    yield server
+    await server.kill()
+
+
+async def store_at(server: Server, directory: Path, **settings: object) -> Store:
+    return await open_store(
+        server.url, directory, config(**settings), name=directory.name, address="http://" + directory.name
+    )
+
+
+async def news(follower: Follower) -> list[bytes]:
+    return [payload for _, payload in await follower.more()]
+
+
+async def test_while_a_leader_lives_nobody_else_opens_an_epoch(server: Server, data_dir: Path) -> None:
+    async with opened_store(server.url, data_dir / "a", lease=1.0) as (first, _):
+        second = await store_at(server, data_dir / "b")
+        for _ in range(5):
+            with pytest.raises(Led):
+                await second.open()
+            await asyncio.sleep(0.3)
+        assert first.leads
+        await first.append(b"still")
+        await second.close()
+
+
+async def test_a_standby_reads_what_is_appended_and_goes_on_from_there(server: Server, data_dir: Path) -> None:
+    async with opened_store(server.url, data_dir / "a", lease=60) as (first, _):
+        await first.append(b"1")
+        await first.save_snapshot(b"state")
+        await first.append(b"2")
+        second = await store_at(server, data_dir / "b")
+        follower = await second.follow()
+        assert (await follower.begin(), await news(follower), await news(follower)) == (b"state", [b"2"], [])
+        await first.append(b"3")
+        assert await news(follower) == [b"3"]
+        assert (await second.attend(follower.at)) is not None
+        await first.append(b"4")
+        await server.client.delete(scripts.LEADER)
+        assert await second.attend(follower.at) is None
+        opened = await second.open(follower)
+        assert (opened.epoch, opened.snapshot, await replay(opened)) == (2, None, [b"4"])
+        with pytest.raises(Deposed):
+            await first.append(b"5")
+        await second.append(b"6")
+        await second.save_snapshot(b"state 2")
+        await second.close()
+    async with opened_store(server.url, data_dir / "b") as (_, opened):
+        assert (opened.snapshot, await replay(opened)) == (b"state 2", [])
+
+
+async def test_a_dead_leaders_own_successor_waits_for_nothing(server: Server, data_dir: Path) -> None:
+    """Its data directory was locked, so whoever wrote the record is gone."""
+    async with opened_store(server.url, data_dir / "a"):
+        pass
+    assert await server.client.exists(scripts.LEADER)
+    async with opened_store(server.url, data_dir / "a") as (_, opened):
+        assert opened.epoch == 2
+
+
+async def test_the_place_is_passed_on_by_name(server: Server, data_dir: Path) -> None:
+    async with opened_store(server.url, data_dir / "a") as (first, _):
+        others = [await store_at(server, data_dir / name) for name in ("b", "c")]
+        followers = [await other.follow() for other in others]
+        for other, follower in zip(others, followers, strict=True):
+            await follower.begin()
+            await other.attend(follower.at)
+        await eventually(lambda: len(first.standbys()) == 2)
+        (chosen,) = (standby for standby in first.standbys() if standby.name == "c")
+        await first.append(b"last")
+        await first.hand_over(chosen)
+        assert not first.leads
+        with pytest.raises(Led):
+            await others[0].open(followers[0])
+        opened = await others[1].open(followers[1])
+        assert await replay(opened) == [b"last"]
+        for other in others:
+            await other.close()
+
+
+async def test_a_standby_that_was_outrun_says_so(server: Server, data_dir: Path) -> None:
+    async with opened_store(server.url, data_dir / "a") as (first, _):
+        second = await store_at(server, data_dir / "b")
+        follower = await second.follow()
+        assert await follower.begin() is None
+        for number in range(3):
+            await first.append(b"%d" % number)
+            await first.save_snapshot(b"state %d" % number)
+        with pytest.raises(Outrun):
+            await follower.more()
+        assert await follower.begin() == b"state 2"
+        await second.close()
+
+
+async def test_a_store_that_lost_what_a_standby_has_read_is_not_led(server: Server, data_dir: Path) -> None:
+    async with opened_store(server.url, data_dir / "a") as (first, _):
+        second = await store_at(server, data_dir / "b")
+        follower = await second.follow()
+        await first.append(b"1")
+        await first.append(b"2")
+        assert await follower.begin() is None and await news(follower) == [b"1", b"2"]
+    await server.client.delete(scripts.LEADER)
+    await server.client.hset(scripts.HEAD, mapping={"seq": 1})
+    await server.client.xdel(scripts.JOURNAL, "1-2")
+    with pytest.raises(IdentityMismatch, match="ends at"):
+        await second.open(follower)
+
+
+async def test_a_leader_that_cannot_renew_stops_by_its_own_clock_and_goes_on_if_nobody_came(
+    server: Server, data_dir: Path
+) -> None:
+    async with opened_store(server.url, data_dir / "a", lease=0.4) as (store, _):
+        await server.client.client_pause(900)
+        await eventually(lambda: not store.leads)
+        assert "another daemon may lead" in store.refusal()
+        await eventually(lambda: store.leads)
+        await store.append(b"on it goes")
