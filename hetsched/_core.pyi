@@ -359,7 +359,7 @@ class Core:
     def counts(self) -> list[int]:
         """Tasks per state, index = state."""
     def verdict(self, shape: int) -> dict[str, int]:
-        """Nodes by first reason that rules them out now: closed, words, model, devices, device_memory, topology, cpu, memory; `fits` = could take one now;
+        """Nodes by first reason that rules them out now: closed, words, model, devices, device_memory, topology, cpu, memory, stranding; `fits` = could take one now;
         `ever` = could take one if empty and open."""
     def node_state(self, node: int) -> tuple[int, int, int, int, int]:
         """(cpu_free_milli, memory_free_bytes, cpu_milli, memory_bytes, live allocations). Free counts claims as taken; may be negative while victims end."""
@@ -381,6 +381,12 @@ class Core:
     def memory(self) -> dict[str, int]:
         """Bytes held per table; `per_waiting_task` = all that grows with a waiting task, divided."""
     def shape_pending(self, shape: int) -> int: ...
+    def shape_patient(self, shape: int) -> int:
+        """Of these, those that wait by choice, or behind one that does (set_patience)."""
+    def is_owed(self, task: int) -> bool:
+        """It waits, and its queue is guaranteed what it, or as many as its gang needs, would take."""
+    def apart(self, kind: int) -> tuple[int, ...]:
+        """POLICY_PRICE: by wholly free devices of a node, thousandths that they are worth less for want of more; another preset: (0,)."""
 
     # ------------------------------------------------------------------ whole
     def dump(self) -> bytes:

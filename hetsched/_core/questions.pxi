@@ -91,6 +91,26 @@ cdef class Questions(PricingDoors):
         self._shape(shape)
         return self.t.shapes[shape].pending
 
+    def shape_patient(self, uint32_t shape):
+        self._shape(shape)
+        cdef uint32_t lane = self.t.shapes[shape].lane_first
+        patient = 0
+        refresh(&self.t)
+        while lane != NONE_:
+            if (self.t.lanes[lane].run_live or self.t.lanes[lane].heap.size) and waits_until(&self.t, &self.t.lanes[lane]) > 0:
+                patient += self.t.lanes[lane].run_live + self.t.lanes[lane].heap.size
+            lane = self.t.lanes[lane].next_of_shape
+        return patient
+
+    def is_owed(self, uint32_t task):
+        self._task(task)
+        return is_waiting(&self.t.tasks[task]) and is_owed(&self.t, task)
+
+    def apart(self, int kind):
+        if not 0 <= kind < 16:
+            raise ValueError(f"kind {kind} is not 0..15")
+        return tuple(self.t.prices[kind].apart[at] for at in range(65)) if self.t.policy == POLICY_PRICE_ else (0,)
+
     def node_state(self, uint32_t node):
         self._node(node)
         record = self.t.nodes[node]

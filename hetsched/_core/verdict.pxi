@@ -12,7 +12,7 @@ cdef void empty_devices(DeviceRecord* devices, int count, DeviceRecord* empty, b
 
 
 cdef int reason_against(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept nogil:
-    """Index into VERDICTS of the first reason that rules the node out now, or 8: it fits."""
+    """Index into VERDICTS of the first reason that rules the node out now, or 9: it fits."""
     cdef uint32_t pieces[MAX_PIECES]
     cdef int worst, ask
     cdef NodeRecord* node = &t.nodes[slot]
@@ -32,9 +32,11 @@ cdef int reason_against(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept n
         for ask in range(loose.ask_count):
             loose.asks[ask].memory_bytes = 0
         return 4 if pick(t, devices, node.device_count, &loose, pieces, &worst) >= 0 else 3
-    if cpu_room(node, shape) < shape.cpu_milli or is_over_limit(t, slot, shape):
+    if cpu_room(node, shape) < shape.cpu_milli:
         return 6
-    return 7 if memory_room(node, shape) < shape.memory_bytes else 8
+    if memory_room(node, shape) < shape.memory_bytes:
+        return 7
+    return 8 if is_over_limit(t, slot, shape) else 9
 
 
 cdef bint has_model(DeviceRecord* devices, int count, AskRecord* ask) noexcept nogil:
@@ -60,11 +62,11 @@ cdef bint could_ever(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept nogi
     return pick(t, empty, node.device_count, shape, pieces, &worst) >= 0
 
 
-VERDICTS = ("closed", "words", "model", "devices", "device_memory", "topology", "cpu", "memory", "fits")
+VERDICTS = ("closed", "words", "model", "devices", "device_memory", "topology", "cpu", "memory", "stranding", "fits")
 
 
 cdef dict judge(Tables* t, ShapeRecord* shape):
-    cdef int64_t counted[9]
+    cdef int64_t counted[10]
     cdef int64_t ever = 0
     cdef uint32_t slot
     memset(counted, 0, sizeof(counted))

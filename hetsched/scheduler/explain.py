@@ -13,13 +13,14 @@ import msgspec
 from hetsched import _core
 from hetsched._core import TaskRow
 from hetsched.model import Task
+from hetsched.policy.price import APART
 from hetsched.policy.profiles import Prediction
-from hetsched.scheduler import reservations, together
+from hetsched.scheduler import lending, reservations, together
 from hetsched.scheduler.attempts import Attempt, Claimed
 from hetsched.scheduler.gangs import awaited
 from hetsched.scheduler.lifecycle import STATE_OF_CODE, WAITING_CODES
 from hetsched.scheduler.limits import holders, over_limits
-from hetsched.scheduler.reasons import PRECEDENCE, Waiting
+from hetsched.scheduler.reasons import PRECEDENCE, Beside, Waiting
 from hetsched.scheduler.rendering import iso
 from hetsched.scheduler.seen import Seen
 from hetsched.scheduler.view_profiles import prediction_json
@@ -36,6 +37,7 @@ RULED_OUT = {
     "topology": "without enough devices in one group",
     "cpu": "with too few free cores",
     "memory": "with too little free memory",
+    "stranding": "where it would leave devices without cores (policy.strand_limit)",
 }
 
 
@@ -120,7 +122,10 @@ class Explain:
         yield from self._limits(body)
         yield from reservations.reasons(self.world, task, row, self.books.profiles.expected_s(body)[0])
         yield from self._patience(task)
-        yield self._room(row, body)
+        room = self._room(row, body)
+        if room[0] == Waiting.NO_CAPACITY or (row.gang != _core.NONE and not row.flags & _core.CLAIMING):
+            yield from lending.owed(self.books, task, row, body)
+        yield room
 
     def _held(self, task: int, row: TaskRow, body: Task) -> Iterator[Found]:
         if row.flags & _core.HELD_OPERATOR:
@@ -194,18 +199,24 @@ class Explain:
             return Waiting.UNSATISFIABLE
         if verdict["fits"]:
             return Waiting.WINDOW
+        if verdict["stranding"]:
+            return Waiting.STRANDING
         taken = sum(verdict[name] for name in RULED_OUT if name not in ("closed", "words"))
         return Waiting.NO_CAPACITY if taken else Waiting.NODES_CLOSED
 
     def pending_by_reason(self) -> dict[str, int]:
-        """Waiting tasks per code; queued ones by what the cluster says to their shape."""
+        """Waiting tasks per code; queued ones by what the cluster says to their shape, and whether they wait by choice."""
         counts = self.core.counts()
         out = {Waiting.HELD: counts[_core.HELD], Waiting.BACKOFF: counts[_core.BACKOFF]}
         for shape in range(len(self.books.templates.shapes)):
             pending = self.core.shape_pending(shape)
             if pending:
                 code = self._room_code(self.core.verdict(shape))
-                out[code] = out.get(code, 0) + pending
+                patient = self.core.shape_patient(shape) if code == Waiting.WINDOW else 0
+                if patient:
+                    out[Waiting.PATIENCE] = out.get(Waiting.PATIENCE, 0) + patient
+                if pending > patient:
+                    out[code] = out.get(code, 0) + pending - patient
                 self._seen.note(("shape", shape), code, self.world.now_ns)
         return out
 
@@ -221,7 +232,10 @@ class Explain:
             "node": live.node,
             "devices": [{"id": ident, "share": share} for ident, share in live.devices],
         }
-        terms = self.world.ranking.explain(self.core.task(task).shape, self.books.cluster.by_name[live.node].slot)
+        node, body = self.books.cluster.by_name[live.node], self.world.body(task)
+        found = [*lending.borrowed(self.books, body), *lending.lent(self.books, node, body), *self._kept_whole(body)]
+        out["secondary"] = [{"reason": c, "detail": s, "numbers": n} for c, s, n in found]
+        terms = self.world.ranking.explain(self.core.task(task).shape, node.slot)
         if terms:
             out["terms"] = terms
         run_time = prediction_json(self._run_time(live, task))
@@ -230,6 +244,18 @@ class Explain:
         if stopping is not None:
             out["detail"] += f"; told to stop: {stopping.word}"
         return out
+
+    def _kept_whole(self, body: Task) -> Iterator[Found]:
+        """More is asked by tasks for more whole devices than this one: by price it goes where it leaves nodes to them."""
+        for ask in body.resources.devices:
+            apart = self.core.apart(self.books.kinds.known(ask.kind))
+            wanted = apart[min(ask.whole, len(apart) - 1)] / (1000 * APART)
+            if wanted:
+                sentence = (
+                    f"{wanted:.0%} of the {ask.kind} asked for are asked for by tasks that need more whole ones together; "
+                    "nodes that have them free are kept for those as far as others do"
+                )
+                yield Beside.KEPT_WHOLE, sentence, {"kind": ask.kind, "wanted_together": wanted}
 
     def _run_time(self, live: Attempt, task: int) -> Prediction | None:
         """How long it is expected to run where it is."""

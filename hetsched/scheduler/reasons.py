@@ -51,13 +51,23 @@ class Waiting:
     CLAIMING = "claiming"
     GANG_INCOMPLETE = "gang_incomplete"
     QUEUE_LIMIT = "queue_limit"
+    GUARANTEE_LENT = "guarantee_lent"
     NODES_CLOSED = "nodes_closed"
     NO_CAPACITY = "no_capacity"
     GANG_NO_ROOM = "gang_no_room"
     RESERVED = "reserved"
     BEHIND_RESERVATION = "behind_reservation"
+    STRANDING = "stranding"
     PATIENCE = "patience"
     WINDOW = "window"
+
+
+class Beside:
+    """Coded reasons beside `placed`: whose it is that a task holds, and what its place was chosen for."""
+
+    BORROWED = "borrowed"
+    LENT = "lent"
+    KEPT_WHOLE = "kept_whole"
 
 
 #: Most telling first: a task is said to wait for the first reason that is true of it.

@@ -27,7 +27,7 @@ def test_with_a_limit_a_task_without_devices_waits_for_them_to_be_taken() -> Non
     task = world.task("prepare", world.shape(cpu=4))
     assert world.place() == 0
     verdict = world.core.verdict(world.core.task(task).shape)
-    assert (verdict["cpu"], verdict["fits"], verdict["ever"]) == (1, 0, 1)
+    assert (verdict["stranding"], verdict["fits"], verdict["ever"]) == (1, 0, 1)
     world.task("train", world.shape(cpu=8, gpus=2))
     assert world.place() == 2, "no device is left to strand"
     assert world.where(task) == 0
