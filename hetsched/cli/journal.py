@@ -34,9 +34,15 @@ def _inspect(options: argparse.Namespace) -> int:
 
 async def _report(place: Place, listing: bool) -> dict[str, Any]:
     from hetsched.daemon.inspection import inspect
+    from hetsched.daemon.safe import way_out
+    from hetsched.store import FileDamaged
 
-    async with place.open() as archive:
-        return await inspect(archive, place.config, place.url, place.data_dir, listing=listing)
+    try:
+        async with place.open() as archive:
+            return await inspect(archive, place.config, place.url, place.data_dir, listing=listing)
+    except FileDamaged as damage:
+        fix = way_out(damage, place.url, place.data_dir)
+        raise FileDamaged(damage.where, damage.offset, f"{damage.reason}. To mend it: {fix}") from None
 
 
 def _tell_report(report: dict[str, Any]) -> None:
@@ -119,7 +125,8 @@ def _truncate_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _truncate(options: argparse.Namespace) -> int:
-    told = asyncio.run(_cut(place_of(options), options.at, options.backup, really=options.yes))
+    cut = _cut_file if options.at.startswith("byte:") else _cut
+    told = asyncio.run(cut(place_of(options), options.at, options.backup, really=options.yes))
     emit_json(told) if options.json else _tell_cut(told)
     return exits.OK
 
@@ -135,13 +142,41 @@ async def _cut(place: Place, at: str, backup: Path | None, *, really: bool) -> d
         told = _plan_json(plan)
         if not really:
             return told
-        backup = backup or place.data_dir / f"journal-cut-{at}-{time.strftime('%Y%m%dT%H%M%S')}.ndjson"
+        backup = backup or _new_backup(place, at, "ndjson")
         head = await make_cut(archive, plan, backup, identity if identity.known else None)
     if not identity.known:
         note(
             f"{place.data_dir} knows of no store: give the daemon's --data, or its identity.json will miss what was cut"
         )
     return {**told, "done": True, "backup": str(backup), "epoch": head.epoch}
+
+
+async def _cut_file(place: Place, at: str, backup: Path | None, *, really: bool) -> dict[str, Any]:
+    """The journal server's own file, which it does not load."""
+    from hetsched.store.aof import find_damage
+    from hetsched.store.identity import DirectoryLock, Identity
+    from hetsched.store.surgery import cut_file, settle_file
+
+    directory = place.data_dir / "valkey"
+    identity = Identity(place.data_dir / "identity.json", place.url)
+    if not really:
+        damage = find_damage(directory)
+        size = 0 if damage is None else damage.path.stat().st_size - damage.whole_until
+        return {"at": at, "frames": None, "bytes": size, "facts": {}, "done": False}
+    backup = backup or _new_backup(place, at, "aof")
+    lock = DirectoryLock(place.data_dir)
+    try:
+        gone = cut_file(directory, at, backup)
+    finally:
+        lock.release()
+    async with place.open() as archive:
+        head = await settle_file(archive, identity)
+    told: dict[str, Any] = {"at": at, "frames": None, "bytes": gone, "facts": {}, "kept_until": head.position.id}
+    return {**told, "done": True, "backup": str(backup), "epoch": head.epoch}
+
+
+def _new_backup(place: Place, at: str, suffix: str) -> Path:
+    return place.data_dir / f"journal-cut-{at.replace(':', '-')}-{time.strftime('%Y%m%dT%H%M%S')}.{suffix}"
 
 
 def _plan_json(plan: Cut) -> dict[str, Any]:
@@ -168,7 +203,8 @@ def _facts(entry: Entry) -> dict[str, int]:
 
 
 def _tell_cut(told: dict[str, Any]) -> None:
-    count = f"{told['frames']} frames ({words.size(told['bytes'])}): {_counts(told['facts'])}"
+    frames = "" if told["frames"] is None else f" in {told['frames']} frames: {_counts(told['facts'])}"
+    count = f"{words.size(told['bytes'])} bytes{frames}"
     if told["done"]:
         emit(one_line(f"cut {count}"))
         emit(f"they are in {told['backup']}")
@@ -177,9 +213,9 @@ def _tell_cut(told: dict[str, Any]) -> None:
         )
         return
     emit(one_line(f"would cut {count}"))
-    emit(
-        f"the journal would end with {told['kept_until']}; what is cut is written to a file first. Nothing was changed"
-    )
+    if "kept_until" in told:
+        emit(f"the journal would end with {told['kept_until']}")
+    emit("what is cut is written to a file first. Nothing was changed")
     note("give --yes to do it")
 
 

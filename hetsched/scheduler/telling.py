@@ -59,7 +59,7 @@ def name_of(fact: Fact) -> str:
     """placed, ended, submitted, node_known, …"""
     if fact[0] != _core.F_WORDS:
         return NAME[fact[0]]
-    return _snake(type(words.decode(fact[2])).__name__)
+    return snake(type(words.decode(fact[2])).__name__)
 
 
 def is_told(fact: Fact) -> bool:
@@ -222,5 +222,6 @@ def _held_in(data: bytes) -> Any:
         return data.hex()
 
 
-def _snake(name: str) -> str:
+def snake(name: str) -> str:
+    """NodeKnown → node_known."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

@@ -88,13 +88,20 @@ class Archive:
         """Every entry after a position (None: from the first that there is), each held against the last one before it that can be read."""
         before = after
         at = after or START
-        while batch := await self.ask(partial(self.backend.read, at, AT_ONCE)):
-            for where, data in batch:
-                entry = judge(head, before, where, data)
+        while batch := await self._read(at):
+            for where, data, fault in batch:
+                entry = judge(head, before, where, data) if fault is None else Entry(where, data, None, None, fault)
                 before = entry.position or before
                 yield entry
             epoch, _, seq = batch[-1][0].partition("-")
             at = Position(int(epoch), int(seq))
+
+    async def _read(self, after: Position) -> list[tuple[str, bytes, JournalCorrupt | None]]:
+        try:
+            batch: list[tuple[str, bytes]] = await self.ask(partial(self.backend.read, after, AT_ONCE))
+        except JournalCorrupt as fault:
+            return [(fault.where, b"", fault)]
+        return [(where, data, None) for where, data in batch]
 
     async def ask(self, question: Any) -> Any:
         """`snapshot.Ask`."""

@@ -107,7 +107,7 @@ class Backend(Protocol):
     async def dial(self) -> Link: ...
 
     async def read(self, after: Position, count: int) -> list[tuple[str, bytes]]:
-        """At most `count` (id, frame) after a position, in order."""
+        """At most `count` (id, frame) after a position, in order. Raises JournalCorrupt where the first of them is no frame at all."""
 
     async def announce(self, manifest: Manifest) -> None:
         """Note whose chunks are about to be written, so that they can be found again if nobody finishes them."""

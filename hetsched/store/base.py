@@ -215,6 +215,10 @@ class HeadDamaged(JournalCorrupt):
     """The store's one small record cannot be read, or is gone while there are frames. `where`: its key."""
 
 
+class FileDamaged(JournalCorrupt):
+    """The journal server does not load its own file. `where`: the file; `cut`: `byte:N`, behind its last whole transaction."""
+
+
 class IdentityMismatch(ConfigError):
     """The store is not the one this data directory belongs to, or is older than what it has confirmed."""
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from hetsched.config import Store as StoreConfig
 from hetsched.errors import StoreLost
 from hetsched.store import launcher, server
+from hetsched.store.aof import find_damage
 from hetsched.store.backend import Health
-from hetsched.store.base import Unreachable
+from hetsched.store.base import FileDamaged, Unreachable
 from hetsched.store.ending import end
 from hetsched.store.redis import RedisBackend, connection_pool
 
@@ -143,12 +144,17 @@ class EmbeddedBackend(RedisBackend):
             except Unreachable:
                 if self.supervisor.deaths_total >= DEATHS_AT_START:
                     await self.supervisor.stop(asked=False)
-                    raise StoreLost(
-                        f"the journal server does not start in {self._access.directory}: "
-                        + server.log_tail(self._access.directory)
-                    ) from None
+                    raise self._why_not() from None
                 await asyncio.sleep(0.005)
         await super().start()
+
+    def _why_not(self) -> StoreLost:
+        """Its file is damaged, or else its own last words."""
+        directory = self._access.directory
+        damage = find_damage(directory)
+        if damage is not None:
+            return FileDamaged(f"file {damage.path}", damage.byte, damage.reason, cut=f"byte:{damage.whole_until}")
+        return StoreLost(f"the journal server does not start in {directory}: {server.log_tail(directory)}")
 
     async def health(self) -> Health:
         health = await super().health()

@@ -90,7 +90,7 @@ class RedisBackend:
 
     async def head(self) -> Head | None:
         fields = await self._do("HGETALL", scripts.HEAD)
-        return _head({key.decode(): value for key, value in fields.items()}) if fields else None
+        return _head({key.decode(errors="replace"): value for key, value in fields.items()}) if fields else None
 
     async def open_epoch(self, cluster: str, create: bool) -> Head:
         answer = await self._script(
@@ -114,7 +114,18 @@ class RedisBackend:
 
     async def read(self, after: Position, count: int) -> list[tuple[str, bytes]]:
         entries = await self._do("XRANGE", scripts.JOURNAL, f"({after.id}", "+", "COUNT", count)
-        return [(entry_id.decode(), _frame_of(entry_id.decode(), fields)) for entry_id, fields in entries]
+        frames: list[tuple[str, bytes]] = []
+        for entry_id, fields in entries:
+            where = entry_id.decode()
+            if set(fields or ()) == {scripts.FIELD}:
+                frames.append((where, fields[scripts.FIELD]))
+            elif frames:
+                break  # those before it are whole; asked for what comes after them, it is named
+            else:
+                raise JournalCorrupt(
+                    where, 0, f"has fields {sorted(fields or {})}, not the one field {scripts.FIELD!r}"
+                )
+        return frames
 
     async def announce(self, manifest: Manifest) -> None:
         await self._do("HSET", scripts.HEAD, "unfinished", msgspec.json.encode(manifest))
@@ -259,7 +270,7 @@ def _opened(answer: list[bytes]) -> Head:
         raise HeadDamaged(scripts.HEAD, 0, f"is missing, but there is a journal ({scripts.JOURNAL})")
     if len(answer) == 1:
         raise StoreLost(_OPEN_REFUSED[answer[0]])
-    return _head({answer[i].decode(): answer[i + 1] for i in range(0, len(answer), 2)})
+    return _head({answer[i].decode(errors="replace"): answer[i + 1] for i in range(0, len(answer), 2)})
 
 
 def _head(fields: dict[str, bytes]) -> Head:
@@ -277,12 +288,6 @@ def _head(fields: dict[str, bytes]) -> Head:
         )
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
         raise HeadDamaged(scripts.HEAD, 0, f"cannot be read: {error!r}") from None
-
-
-def _frame_of(where: str, fields: dict[bytes, bytes] | None) -> bytes:
-    if not fields or set(fields) != {scripts.FIELD}:
-        raise JournalCorrupt(where, 0, f"has fields {sorted(fields or {})}, not the one field {scripts.FIELD!r}")
-    return fields[scripts.FIELD]
 
 
 def _text(value: Any) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from hetsched.errors import Conflict, NotFound
+from hetsched.store.aof import find_damage
 from hetsched.store.archive import Archive, Entry
 from hetsched.store.backend import Head, Manifest
 from hetsched.store.base import START, JournalCorrupt, NewerVersion, Position
@@ -71,16 +73,46 @@ async def make_cut(archive: Archive, plan: Cut, backup: Path, identity: Identity
     return head
 
 
+def cut_file(directory: Path, at: str, backup: Path) -> int:
+    """Drop the damaged end of the journal server's own file, which it would not load; bytes dropped. `at`: `byte:N`, as the refusal names it.
+
+    The server must not run. Raises Conflict."""
+    damage = find_damage(directory)
+    if damage is None:
+        raise Conflict(f"the journal server's file in {directory} can be read to its end: nothing has to be cut")
+    if at != f"byte:{damage.whole_until}":
+        raise Conflict(f"{damage.path} is whole up to byte {damage.whole_until}: name byte:{damage.whole_until}")
+    with open(damage.path, "r+b") as file:
+        file.seek(damage.whole_until)
+        gone = file.read()
+        _keep(backup, [gone])
+        file.truncate(damage.whole_until)
+        os.fsync(file.fileno())
+    return len(gone)
+
+
+async def settle_file(archive: Archive, identity: Identity) -> Head:
+    """After `cut_file`: an epoch beyond all that were opened, and an identity that does not miss what is gone."""
+    head = await archive.head()
+    highest = max(head.epoch, identity.confirmed.epoch)
+    while head.epoch <= highest:
+        head = await archive.ask(partial(archive.backend.open_epoch, head.cluster, False))
+    identity.save(head.cluster, Position(head.epoch, head.seq))
+    return head
+
+
 def write_backup(path: Path, plan: Cut) -> None:
     """One line about the journal, then one a frame, synced. Raises Conflict where it cannot be written, or is there already."""
     about = {"cut_at": plan.at, "cluster": plan.head.cluster, "head": plan.head.position.id, "kept_until": plan.last.id}
+    frames = ({"id": entry.id, "frame": base64.b64encode(entry.data).decode()} for entry in plan.cut)
+    _keep(path, (msgspec.json.encode(line) + b"\n" for line in (about, *frames)))
+
+
+def _keep(path: Path, parts: Iterable[bytes]) -> None:
     try:
         with open(path, "xb") as file:
             os.fchmod(file.fileno(), 0o600)
-            file.write(msgspec.json.encode(about) + b"\n")
-            for entry in plan.cut:
-                frame = base64.b64encode(entry.data).decode()
-                file.write(msgspec.json.encode({"id": entry.id, "frame": frame}) + b"\n")
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

@@ -39,6 +39,8 @@ async def _live_and_die(path: Path) -> None:
             for name in ("one", "two"):
                 daemon.submit({"id": name, "command": ["sleep", "9"], **TASK}, Prefer="wait=5")
             await agent.until(lambda: len(agent.running) == 2)
+        while daemon.get("/v1/nodes/n1").json["state"] != "silent":
+            await asyncio.sleep(0.01)
         daemon.submit({"template": {"id": "many", **TASK}, "count": 2})
         daemon.submit({"id": "three", "name": "the-third-one", **TASK})
 
@@ -90,7 +92,7 @@ async def test_a_damaged_frame_is_named_cut_and_the_daemon_goes_on(call: Call, j
     assert damage["fix"] == f"stop the daemon, then: hetsched journal truncate --data {journal} --at {at} --yes"
 
     tried = await asyncio.to_thread(of, call, journal, "truncate", "--at", at)
-    assert tried.code == 0 and "would cut 1 frames" in tried.out and "--yes" in tried.err
+    assert tried.code == 0 and "in 1 frames" in tried.out and "--yes" in tried.err
     assert await asyncio.to_thread(report, call, journal) == found, "only tried"
 
     done = await asyncio.to_thread(of, call, journal, "truncate", "--at", at, "--yes", "--json")
@@ -107,6 +109,23 @@ async def test_a_damaged_frame_is_named_cut_and_the_daemon_goes_on(call: Call, j
             assert daemon.submit({"id": "three", **TASK}).status == 202
             await agent.until(lambda: {"many-0", "many-1", "three"} <= agent.running.keys())
         assert daemon.get("/v1/cluster").json["epoch"] == 3
+
+
+def test_a_file_that_the_journal_server_does_not_load_is_cut_behind_its_last_whole_transaction(
+    call: Call, journal: Path
+) -> None:
+    whole = report(call, journal)
+    flip(journal, b"XADD", b"XADE")
+    refused = of(call, journal, "inspect")
+    assert refused.code == 4 and "is no command of the journal's" in refused.err and "To mend it" in refused.err
+    at = refused.err.split("--at ")[1].split()[0]
+    assert of(call, journal, "truncate", "--at", "byte:0", "--yes").code == 4
+    assert "would cut" in of(call, journal, "truncate", "--at", at).out
+    told = json.loads(of(call, journal, "truncate", "--at", at, "--yes", "--json").out)
+    assert b"XADE" in Path(told["backup"]).read_bytes() and told["epoch"] == 2
+    found = report(call, journal)
+    assert found["whole"] and found["state"]["tasks"] == {"queued": 2, "running": 2}
+    assert int(found["head"].split("-")[1]) == int(whole["head"].split("-")[1]) - 1
 
 
 def test_only_what_leaves_an_exact_prefix_is_cut(call: Call, journal: Path) -> None:

@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from hetsched.errors import ConfigError, StoreLost
-from hetsched.store import Durability, JournalCorrupt, Store, open_store, server
+from hetsched.store import Durability, FileDamaged, JournalCorrupt, Store, open_store, server
 from hetsched.store.embedded import EmbeddedBackend
 from tests.store.helpers import config, eventually, opened_store, replay
 
@@ -192,7 +192,7 @@ async def test_the_server_ends_with_a_daemon_that_is_killed_and_the_next_one_fin
     await eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
 
 
-async def test_a_server_that_cannot_start_is_reported_with_its_own_words(data_dir: Path) -> None:
+async def test_a_file_that_the_server_does_not_load_is_named_with_the_byte(data_dir: Path) -> None:
     async with opened_store("embedded:", data_dir) as (store, _):
         await store.append(b"a" * 1000)
         await store.append(b"b" * 1000)
@@ -201,7 +201,17 @@ async def test_a_server_that_cannot_start_is_reported_with_its_own_words(data_di
     data[len(data) // 2 : len(data) // 2 + 900] = b"?" * 900
     aof.write_bytes(data.replace(b"\r\n$", b"\r\n?"))
     store = await open_store("embedded:", data_dir, config())
-    with pytest.raises(StoreLost, match=r"does not start in .*Bad file format"):
+    with pytest.raises(FileDamaged, match=r"journal file .*aof, byte \d+: .*"):
+        await store.open()
+
+
+async def test_a_server_that_cannot_start_is_reported_with_its_own_words(data_dir: Path) -> None:
+    async with opened_store("embedded:", data_dir) as (store, _):
+        await store.append(b"a")
+    for base in data_dir.glob("valkey/appendonlydir/*.base.*"):
+        base.write_bytes(b"no base")
+    store = await open_store("embedded:", data_dir, config())
+    with pytest.raises(StoreLost, match=r"does not start in .*"):
         await store.open()
 
 
