@@ -13,21 +13,37 @@ from hetsched.agent.link import Parted
 
 
 class Address:
-    """`server`, `token`: as told, None = not told. `last_url`: the one of the last try, for the tasks' environment."""
+    """`server`: addresses separated by commas; `token`; as told, None = not told. `last_url`: those told, or the one of the last try; for the
+    tasks' environment."""
 
     def __init__(self, data_dir: Path, server: str | None, token: str | None) -> None:
         self._data_dir = data_dir
-        self._server = server or os.environ.get("HETSCHED_URL") or None
+        self._servers = [
+            url.strip() for url in (server or os.environ.get("HETSCHED_URL") or "").split(",") if url.strip()
+        ]
         self._token = token or os.environ.get("HETSCHED_TOKEN") or None
-        self.last_url = self._server or ""
+        self._tries = 0
+        self._leader = self._asked = ""
+        self.last_url = ",".join(self._servers)
 
     def find(self) -> tuple[str, str]:
         """(URL, token); raises Parted, saying what is missing."""
-        url = self._server or self._read("url", "the daemon's address (--server)")
-        if "://" not in url:
-            url = f"http://{url}"
-        self.last_url = url
+        url = self._asked = self._leader or self._given()
+        if len(self._servers) < 2:
+            self.last_url = url
         return url, self._token or self._read("agent-token", "the agent's token (HETSCHED_TOKEN)")
+
+    def leave(self, leader: str) -> None:
+        """That was not it. `leader`: the address it named, "" = none; it is tried once, never in clear where TLS was given."""
+        clear = leader.startswith("http://") and self._asked.startswith("https://")
+        self._leader = "" if clear or leader == self._asked else leader
+        self._tries += not self._leader
+
+    def _given(self) -> str:
+        """The one of those told whose turn it is, or that of this machine's daemon."""
+        servers = self._servers
+        url = servers[self._tries % len(servers)] if servers else self._read("url", "the daemon's address (--server)")
+        return url if "://" in url else f"http://{url}"
 
     def _read(self, name: str, what: str) -> str:
         path = self._data_dir / name

@@ -93,6 +93,9 @@ class Agent:
     def address(self) -> tuple[str, str]:
         return self._address.find()
 
+    def left(self, leader: str) -> None:
+        self._address.leave(leader)
+
     def hello(self) -> wire.Hello:
         """An agent without attempts belongs to no cluster yet: it may join another one."""
         attempts = self.runner.attempts.states()

@@ -2,7 +2,8 @@
 
 Promises: every connection begins with the whole state (Hello), so there is one way to join and no other; the lease runs from the
 *sending* of the heartbeat that was acknowledged; orders of another session or of an older epoch never reach `Peer.order`; a line
-that is open but dead is noticed by missing acknowledgements; whoever is told to go away comes back later, each at its own time.
+that is open but dead is noticed by missing acknowledgements; whoever is told to go away comes back later, each at its own time, to the
+leader where one was named, else to the next address it knows.
 """
 
 from __future__ import annotations
@@ -36,11 +37,18 @@ class Parted(Exception):
     """The line cannot be had or kept; says why. The link tries again."""
 
 
+class Rejoin(Parted):
+    """The line was good; it is opened anew because its hello would say something new."""
+
+
 class Peer(Protocol):
     """Whom the link speaks for."""
 
     def address(self) -> tuple[str, str]:
         """(URL, token) as they are now; raises Parted where they are not known yet."""
+
+    def left(self, leader: str) -> None:
+        """The line to that address could not be had or kept; whoever answered named this `leader` ("" = none)."""
 
     def hello(self) -> wire.Hello:
         """The whole state."""
@@ -80,7 +88,7 @@ class Link:
     def reconnect(self) -> None:
         """Says hello anew: what it would tell has changed."""
         if self._session is not None:
-            self._session.end(Parted("there is something new to say hello with"))
+            self._session.end(Rejoin("there is something new to say hello with"))
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -93,6 +101,8 @@ class Link:
                 if why != said or self.joined.is_set():
                     log.warning("not connected: %s", why)
                 said = why
+                if not isinstance(error, Rejoin):
+                    self._peer.left(_leader(error))
             if self.joined.is_set():
                 self.joined.clear()
                 pause_s = _FIRST_PAUSE_S
@@ -231,6 +241,12 @@ async def _receive(socket: aiohttp.ClientWebSocketResponse) -> wire.FromDaemon:
     if message.type is not aiohttp.WSMsgType.BINARY:
         raise Parted("the daemon has closed the line")
     return wire.decode_from_daemon(message.data)
+
+
+def _leader(error: BaseException) -> str:
+    """Whom a daemon that does not lead has named."""
+    headers = error.headers if isinstance(error, aiohttp.WSServerHandshakeError) else None
+    return headers.get("Hetsched-Leader", "") if headers else ""
 
 
 _HINTS = {

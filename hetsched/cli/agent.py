@@ -10,7 +10,9 @@ from hetsched.cli.table import Command
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--server", metavar="URL", help="the daemon (HETSCHED_URL; else the data directory)")
+    parser.add_argument(
+        "--server", metavar="URL", help="the daemon, or several with commas (HETSCHED_URL; else the data directory)"
+    )
     parser.add_argument("--token", metavar="TOKEN", help="an agent's token (HETSCHED_TOKEN; else the data directory)")
     parser.add_argument("--name", metavar="NAME", help="of the node (else the host's)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="its records and the tasks' logs (HETSCHED_DATA)")

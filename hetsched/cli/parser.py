@@ -55,7 +55,9 @@ def add_connection(parser: argparse.ArgumentParser, *names: str) -> None:
     """Where the daemon is; see hetsched.client.address for what is tried without them. `names`: other spellings of
     --data-dir; `submit` has none, because `--data` is a field of a task there."""
     group = parser.add_argument_group("the daemon")
-    group.add_argument("--url", metavar="URL", help="its address (HETSCHED_URL; else the data directory)")
+    group.add_argument(
+        "--url", metavar="URL", help="its address, or several with commas (HETSCHED_URL; else the data directory)"
+    )
     group.add_argument("--token", metavar="TOKEN", help="the token (HETSCHED_TOKEN; else the data directory)")
     about = "data directory of a daemon on this machine (HETSCHED_DATA)"
     group.add_argument("--data-dir", *names, dest="data_dir", metavar="DIR", help=about)

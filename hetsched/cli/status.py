@@ -45,6 +45,7 @@ def _tell(told: dict[str, Any]) -> None:
             ("leader", cluster.get("leader")),
             ("epoch", cluster.get("epoch")),
             ("durability", cluster.get("durability")),
+            ("standbys", _standbys(cluster.get("standbys") or [])),
             ("agents", cluster.get("agents_connected")),
             ("tasks", _counts(cluster.get("tasks") or {})),
             ("used", words.amounts(cluster.get("used") or {})),
@@ -55,6 +56,10 @@ def _tell(told: dict[str, Any]) -> None:
 
 def _counts(tasks: dict[str, int]) -> str:
     return ", ".join(f"{count} {state}" for state, count in tasks.items() if count)
+
+
+def _standbys(standbys: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{found['name']} at {found['url']}, {found['lag_frames']} frames behind" for found in standbys)
 
 
 _IN_WORDS = {"ready": "serving", "safe": "in safe mode: it answers reads and changes nothing"}

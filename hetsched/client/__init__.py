@@ -40,7 +40,7 @@ class Client:
         reach_s: float = 1.0,
         timeout_s: float = 30.0,
     ) -> None:
-        self.url = url
+        """`url`: of the daemon; of several that share a store, separated by commas."""
         self._http = Transport(url, token, patience_s=patience_s, reach_s=reach_s, timeout_s=timeout_s)
         self._patience_s = patience_s
 
@@ -51,6 +51,11 @@ class Client:
         """The daemon named by the arguments, by HETSCHED_URL and HETSCHED_TOKEN, or by the data directory."""
         found = address.find_soon(url, token, data)
         return cls(found.url, found.token, **limits)
+
+    @property
+    def url(self) -> str:
+        """The daemon that is asked now."""
+        return self._http.url
 
     # ------------------------------------------------------------------ tasks
 
@@ -223,6 +228,11 @@ class Client:
     def health(self) -> dict[str, Any]:
         """Whether it lives, and in which state: recovering, ready, safe or stopping."""
         answer: dict[str, Any] = self._get("/healthz")
+        return answer
+
+    def hand_over(self, to: str | None = None) -> dict[str, Any]:
+        """Let a standby lead: named by its name or URL, or the one that is furthest."""
+        answer: dict[str, Any] = self._post("/v1/cluster/handover", {} if to is None else {"to": to})
         return answer
 
     def version(self) -> Any:

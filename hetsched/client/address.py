@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from hetsched.client.places import split
 from hetsched.client.problems import Unreachable
 
 DEFAULT_URL = "http://127.0.0.1:7463"
@@ -18,7 +19,7 @@ _POLL_S = 0.05
 
 
 class Address(NamedTuple):
-    """`url` without a slash at its end; `token` None = ask without one (and most likely be refused)."""
+    """`url` without a slash at its end, or several separated by commas; `token` None = ask without one (and most likely be refused)."""
 
     url: str
     token: str | None
@@ -39,7 +40,7 @@ def find(url: str | None = None, token: str | None = None, data: str | None = No
     directory = Path(data) if data else data_dir()
     local_url = _read(directory / "url")
     chosen = url or os.environ.get("HETSCHED_URL") or local_url or DEFAULT_URL
-    chosen = chosen.rstrip("/")
+    chosen = ",".join(split(chosen))
     chosen_token = token or os.environ.get("HETSCHED_TOKEN")
     if not chosen_token and (local_url is None or data or chosen == local_url.rstrip("/")):
         chosen_token = _read(directory / "token")

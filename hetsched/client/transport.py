@@ -2,7 +2,8 @@
 
 Promises: a request that may be repeated (a read, or a submission with its key) is repeated after a dropped connection,
 a 503 or a 429 until `patience_s` is over; one that may not is repeated only when it certainly did nothing.
-One kept-alive connection a thread, so a `Transport` may be shared by threads.
+Where several daemons share a store it is the leader that is asked, wherever that is by now (`places.py`); a standby's answer is taken only
+while no leader can be reached. One kept-alive connection a thread, so a `Transport` may be shared by threads.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import time
 from collections.abc import Mapping
 from email.message import Message
 from typing import Any
-from urllib.parse import urlsplit
 
+from hetsched.client.places import Place, Places
 from hetsched.client.problems import Unreachable, from_answer
-from hetsched.errors import ConfigError, HetschedError, TooBusy, Unavailable
+from hetsched.errors import HetschedError, TooBusy, Unavailable
 
 # A daemon that comes back after kill -9 listens within about a second; below this pause we would only burn CPU.
 _FIRST_PAUSE_S = 0.05
@@ -26,35 +27,36 @@ _LONGEST_PAUSE_S = 1.0
 # On a kept connection it is an answer to our silence, not to the request, which was not read (RFC 9110, 15.5.9).
 _STALE = 408
 
+# A machine that is gone says nothing at all; where there is another one to ask it is not waited for.
+_CONNECT_S = 2.0
+
+# A frozen leader's kernel goes on taking connections and requests. Longer than a lease; and where it was only slow, the same key finds the
+# same task.
+_SILENCE_S = 5.0
+
+LEADER = "Hetsched-Leader"
+
 _DROPPED = (ConnectionError, TimeoutError, http.client.HTTPException)
 
 
-def _parts(url: str) -> tuple[bool, str, int | None, str]:
-    """(https, host, port, path) of an address; ConfigError where it is none."""
-    try:
-        parts = urlsplit(url if "//" in url else f"http://{url}")
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ConfigError(f"{url!r} is no address of a daemon: {error}") from None
-    if parts.scheme not in ("http", "https") or not host or not host.isprintable() or " " in host:
-        raise ConfigError(f"{url!r} is no address of a daemon; it looks like http://HOST:PORT")
-    return parts.scheme == "https", host, port, parts.path.rstrip("/")
-
-
 class Transport:
-    """`patience_s`: how long an interrupted request is tried again. `reach_s`: how long nobody listening is endured.
-    `timeout_s`: silence on one exchange before it counts as dropped."""
+    """`urls`: addresses separated by commas. `patience_s`: how long an interrupted request is tried again. `reach_s`: how long nobody
+    listening is endured, where there is one address. `timeout_s`: silence on one exchange before it counts as dropped."""
 
     def __init__(
-        self, url: str, token: str | None, *, patience_s: float = 10.0, reach_s: float = 1.0, timeout_s: float = 30.0
+        self, urls: str, token: str | None, *, patience_s: float = 10.0, reach_s: float = 1.0, timeout_s: float = 30.0
     ) -> None:
-        self.url = url
-        self._https, self._host, self._port, self._prefix = _parts(url)
+        self._places = Places(urls)
         self._headers = {"Accept": "application/json", "User-Agent": "hetsched-client"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._patience_s, self._reach_s, self._timeout_s = patience_s, reach_s, timeout_s
         self._local = threading.local()
+
+    @property
+    def url(self) -> str:
+        """Where the last answer came from, or the next is expected from."""
+        return self._places.present.url
 
     def call(
         self,
@@ -69,10 +71,12 @@ class Transport:
         began = time.monotonic()
         pause_s = _FIRST_PAUSE_S
         while True:
+            place = self._places.present
             try:
-                return self._once(method, path, body, headers or {})
+                return self._once(place, method, path, body, headers or {}, repeatable)
             except (Unreachable, Unavailable, TooBusy) as error:
                 limit_s = self._limit_s(error, repeatable)
+                self._move(place, error)
                 pause_s = max(pause_s, min(error.retry_after or 0.0, _LONGEST_PAUSE_S))
                 if time.monotonic() + pause_s - began > limit_s:
                     raise
@@ -81,16 +85,23 @@ class Transport:
 
     def open_stream(self, path: str, headers: Mapping[str, str], timeout_s: float | None) -> http.client.HTTPResponse:
         """An answer to be read bit by bit, on a connection of its own which closes with it."""
-        connection = self._connect(timeout_s)
+        place = self._places.present
         try:
-            connection.request("GET", self._prefix + path, headers={**self._headers, **headers, "Connection": "close"})
-            response = connection.getresponse()
-            if response.status >= 300:
-                raise from_answer(response.status, response.read(), response.headers)
-            return response
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise _dropped(self.url, error) from error
+            connection = self._connect(place, timeout_s)
+            try:
+                connection.request(
+                    "GET", place.prefix + path, headers={**self._headers, **headers, "Connection": "close"}
+                )
+                response = connection.getresponse()
+                if response.status >= 300:
+                    raise from_answer(response.status, response.read(), response.headers)
+                return response
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                raise _dropped(place.url, error) from error
+        except (Unreachable, Unavailable) as error:
+            self._move(place, error)
+            raise
 
     def close(self) -> None:
         """Closes this thread's connection."""
@@ -99,31 +110,66 @@ class Transport:
         if connection is not None:
             connection.close()
 
+    def _move(self, place: Place, error: HetschedError) -> None:
+        """Where the next try goes."""
+        if isinstance(error, Unavailable) and error.leader:
+            if not self._places.follow(error.leader, place):
+                self._places.leave(place)
+        elif isinstance(error, Unreachable | Unavailable):
+            self._places.leave(place)
+
     def _limit_s(self, error: HetschedError, repeatable: bool) -> float:
         if isinstance(error, Unreachable):
             if not error.sent:
-                return self._reach_s
+                return self._patience_s if self._places.several else self._reach_s
             return self._patience_s if repeatable else 0.0
         return self._patience_s
 
-    def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Any:
-        status, raw, answer_headers = self._exchange(method, path, body, {**self._headers, **headers})
+    def _once(
+        self, place: Place, method: str, path: str, body: bytes | None, headers: Mapping[str, str], repeatable: bool
+    ) -> Any:
+        impatient = repeatable and self._places.several and "Prefer" not in headers
+        silence_s = min(_SILENCE_S, self._timeout_s) if impatient else self._timeout_s
+        answer = self._exchange(place, method, path, body, {**self._headers, **headers}, silence_s)
+        if method == "GET" and path.startswith("/v1/") and answer[0] != 503 and (leader := answer[2].get(LEADER)):
+            answer = self._from_leader(leader, place, path, {**self._headers, **headers}, silence_s) or answer
+        status, raw, answer_headers = answer
         if status >= 300:
             raise from_answer(status, raw, answer_headers)
         try:
             return json.loads(raw) if raw.strip() else None
         except ValueError as error:
-            raise HetschedError(f"{self.url} answered {method} {path} with something that is no JSON") from error
+            raise HetschedError(f"{place.url} answered {method} {path} with something that is no JSON") from error
+
+    def _from_leader(
+        self, leader: str, standby: Place, path: str, headers: Mapping[str, str], silence_s: float
+    ) -> tuple[int, bytes, Message] | None:
+        """The leader's answer instead of a standby's, which may be a moment older than what this client has seen; None = not to be had."""
+        if not self._places.follow(leader, standby):
+            return None
+        try:
+            answer = self._exchange(self._places.present, "GET", path, None, headers, silence_s)
+        except Unreachable:
+            self._places.back(standby)
+            return None
+        if answer[0] == 503:
+            self._places.back(standby)
+            return None
+        return answer
 
     def _exchange(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+        self, place: Place, method: str, path: str, body: bytes | None, headers: Mapping[str, str], silence_s: float
     ) -> tuple[int, bytes, Message]:
+        if getattr(self._local, "place", place) != place:
+            self.close()
+        self._local.place = place
         connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
         kept = connection is not None
         if connection is None:
-            connection = self._connect(self._timeout_s)
+            connection = self._connect(place, silence_s)
+        connection.sock.settimeout(silence_s)
         try:
-            connection.request(method, self._prefix + path, body=body, headers=dict(headers))
+            connection.request(method, place.prefix + path, body=body, headers=dict(headers))
             response = connection.getresponse()
             answer = response.status, response.read(), response.headers
         except BaseException as error:
@@ -133,24 +179,23 @@ class Transport:
                 raise
             stale = kept and isinstance(error, http.client.RemoteDisconnected | BrokenPipeError)
             if stale and method in ("GET", "PUT"):
-                return self._exchange(method, path, body, headers)
-            raise _dropped(self.url, error) from error
+                return self._exchange(place, method, path, body, headers, silence_s)
+            raise _dropped(place.url, error) from error
         self._local.connection = None if response.will_close else connection
         if kept and answer[0] == _STALE:
             connection.close()
-            return self._exchange(method, path, body, headers)
+            return self._exchange(place, method, path, body, headers, silence_s)
         return answer
 
-    def _connect(self, timeout_s: float | None) -> http.client.HTTPConnection:
-        connection: http.client.HTTPConnection
-        if self._https:
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s)
-        else:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+    def _connect(self, place: Place, timeout_s: float | None) -> http.client.HTTPConnection:
+        make = http.client.HTTPSConnection if place.https else http.client.HTTPConnection
+        connection = make(place.host, place.port, timeout=_CONNECT_S if self._places.several else timeout_s)
         try:
             connection.connect()
         except OSError as error:
-            raise Unreachable(f"cannot reach the daemon at {self.url}: {error.strerror or error}") from error
+            raise Unreachable(f"cannot reach the daemon at {place.url}: {error.strerror or error}") from error
+        connection.timeout = timeout_s
+        connection.sock.settimeout(timeout_s)
         return connection
 
 

@@ -196,6 +196,20 @@ async def test_the_address_is_looked_up_anew_each_time(data_dir: Path, monkeypat
     assert Address(data_dir, "near:1", "t").find() == ("http://near:1", "t")
 
 
+def test_whoever_was_wrong_is_left_for_the_leader_it_named_or_for_the_next(data_dir: Path) -> None:
+    address = Address(data_dir, "https://a:1, b:2", "t")
+    assert address.last_url == "https://a:1,b:2", "tasks are told all"
+    assert address.find()[0] == "https://a:1"
+    address.leave("")
+    assert address.find()[0] == "http://b:2"
+    address.leave("https://c:3")
+    assert address.find()[0] == "https://c:3", "named, though not known before"
+    address.leave("")
+    assert address.find()[0] == "https://a:1", "which was only tried"
+    address.leave("http://c:3")
+    assert address.find()[0] == "http://b:2", "never from TLS to clear text"
+
+
 async def test_a_pull_is_answered_and_a_failing_device_pushed(agent: Agent, daemon: Daemon, data_dir: Path) -> None:
     await daemon.send(wire.Pull())
     report = await daemon.hear(wire.Report, pushed=False)

@@ -15,7 +15,8 @@ TOKEN = "a-token-of-the-tests"
 
 
 class FakeDaemon:
-    """`url`; `tasks` by id; `asked`: every request as (method, path, body, headers); `faults`: what the next requests meet."""
+    """`url`; `tasks` by id; `asked`: every request as (method, path, body, headers); `faults`: what the next requests meet;
+    `leader`: whom the answers name, as a standby's do."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, dict[str, Any]] = {}
@@ -27,6 +28,7 @@ class FakeDaemon:
         self.asked: list[tuple[str, str, Any, dict[str, str]]] = []
         self.faults: list[str] = []
         self.looks: dict[str, list[str]] = {}
+        self.leader = ""
         daemon = self
 
         class Handler(_Handler):
@@ -144,6 +146,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.fake.asked.append((self.command, self.path, body, dict(self.headers)))
         if fault == "standby":
             return self._problem(503, "recovering", {"Retry-After": "0"})
+        if fault and fault.startswith("http"):
+            return self._problem(503, "standing by", {"Retry-After": "0"}, leader=fault)
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             return self._problem(401, "this token is not known here")
         try:
@@ -156,7 +160,10 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(answer, bytes):
             return self._send(status, answer, "text/plain")
         self._send(
-            status, json.dumps(answer).encode(), "application/json" if status < 400 else "application/problem+json"
+            status,
+            json.dumps(answer).encode(),
+            "application/json" if status < 400 else "application/problem+json",
+            {"Hetsched-Leader": self.fake.leader, "Hetsched-Lag": "0.1"} if self.fake.leader else None,
         )
 
     def _answer(self, method: str, path: list[str], query: dict[str, str], body: Any) -> tuple[int, Any]:
@@ -216,9 +223,12 @@ class _Handler(BaseHTTPRequestHandler):
                 return 200, "".join(lines).encode()
         raise KeyError(path)
 
-    def _problem(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+    def _problem(self, status: int, detail: str, headers: dict[str, str] | None = None, **more: str) -> None:
         self._send(
-            status, json.dumps({"status": status, "detail": detail}).encode(), "application/problem+json", headers
+            status,
+            json.dumps({"status": status, "detail": detail, **more}).encode(),
+            "application/problem+json",
+            headers,
         )
 
     def _send(self, status: int, body: bytes, kind: str, headers: dict[str, str] | None = None) -> None:

@@ -42,7 +42,8 @@ class Answer:
 
 
 class DaemonProcess:
-    """`hetsched serve` on a free port. `sets`: configuration over the defaults. `role`: what it said that it does, "listening on" or
+    """`hetsched serve` on a free port, which it keeps when it is started again. `sets`: configuration over the defaults.
+    `role`: what it said that it does, "listening on" or
     "standing by at". Ends with the context."""
 
     def __init__(
@@ -66,7 +67,7 @@ class DaemonProcess:
     # ------------------------------------------------------------------ living
 
     def command(self) -> list[str]:
-        words = [sys.executable, "-m", "hetsched", "serve", "--listen", "127.0.0.1:0"]
+        words = [sys.executable, "-m", "hetsched", "serve", "--listen", f"127.0.0.1:{self.port}"]
         words += ["--store", self.store, "--data", str(self.data_dir)]
         for key, value in self.sets.items():
             words += ["--set", f"{key.replace('__', '.')}={json.dumps(value)}"]

@@ -231,6 +231,9 @@ class _Address:
     def find(self) -> tuple[str, str]:
         return "simulated:", "token"
 
+    def leave(self, leader: str) -> None:
+        """There is one daemon."""
+
 
 class SimulatedDevices:
     """Stands for `agent.devices.Devices`."""
