@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 STAMP_VENV := $(VENV)/.stamp-venv
 STAMP_INSTALL := $(VENV)/.stamp-install
 STAMP_CORE := $(VENV)/.stamp-core
-CORE_SOURCES := setup.py $(wildcard hetsched/_core.pyx hetsched/_core.pxd hetsched/_core/*) hetsched/_scan.pyx
+CORE_SOURCES := setup.py $(wildcard hetsched/_core.pyx hetsched/_core.pxd hetsched/_core/* hetsched/agent/shim/c/*) hetsched/_scan.pyx
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .PHONY: help setup demo test checked faults slow bench lint format clean distclean
@@ -60,7 +60,7 @@ $(STAMP_INSTALL): $(STAMP_VENV) pyproject.toml setup.py
 # The installation above has just built it; later, only what is newer than the built file is a reason to build again.
 $(STAMP_CORE): $(STAMP_INSTALL) $(CORE_SOURCES)
 	@suffix=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))'); built=hetsched/_core$$suffix; \
-	if [ ! -e "$$built" ] || [ ! -e "hetsched/_scan$$suffix" ] || [ -n "$$(find $(CORE_SOURCES) -newer "$$built")" ]; then \
+	if [ ! -e "$$built" ] || [ ! -e "hetsched/_scan$$suffix" ] || [ ! -e hetsched/agent/shim/hs-spawner ] || [ -n "$$(find $(CORE_SOURCES) -newer "$$built")" ]; then \
 	  echo "hetsched: building the core"; $(BIN)/python setup.py -q build_ext --inplace; fi
 	@touch $@
 
@@ -96,7 +96,7 @@ clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find hetsched \( -name '*.so' -o -name '*.html' -path '*_core*' -o -name '_core.c' \) -delete
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
-	rm -f $(STAMP_CORE)
+	rm -f $(STAMP_CORE) hetsched/agent/shim/hs-spawner
 
 distclean: clean
 	rm -rf $(VENV)

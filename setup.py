@@ -1,10 +1,12 @@
-"""Builds `hetsched._core` and `hetsched._scan`. HETSCHED_CHECKED=1 builds the variant that asserts more and calls check() after every door."""
+"""Builds `hetsched._core`, `hetsched._scan` and the program `hs-spawner`. HETSCHED_CHECKED=1 builds the variant that asserts more and calls
+check() after every door."""
 
 import os
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 CHECKED = os.environ.get("HETSCHED_CHECKED", "0") == "1"
 VARIANT = "checked" if CHECKED else "release"
@@ -36,9 +38,45 @@ core = Extension(
 
 scan = Extension("hetsched._scan", ["hetsched/_scan.pyx"], extra_compile_args=["-O3", *(["-g"] if CHECKED else [])])
 
+# A program, not a module: what runs once a task should weigh nothing. It lies beside the modules, in wheels too.
+spawner = Extension(
+    "hetsched.agent.shim.hs-spawner",
+    sorted(str(path) for path in Path("hetsched/agent/shim/c").glob("*.c")),
+    depends=["hetsched/agent/shim/c/shim.h"],
+    extra_compile_args=["-O2", "-std=gnu11", "-Wall", "-Wextra"],
+)
+
+
+class BuildExtAndPrograms(build_ext):
+    """An extension called `hs-…` becomes an executable of that name."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        name = fullname.rpartition(".")[2]
+        return os.path.join(*fullname.split(".")) if name.startswith("hs-") else super().get_ext_filename(fullname)
+
+    def build_extension(self, ext: Extension) -> None:
+        if not ext.name.rpartition(".")[2].startswith("hs-"):
+            super().build_extension(ext)
+            return
+        target = Path(self.get_ext_fullpath(ext.name))
+        sources = [*ext.sources, *ext.depends]
+        if (
+            not self.force
+            and target.exists()
+            and all(os.stat(one).st_mtime < target.stat().st_mtime for one in sources)
+        ):
+            return
+        objects = self.compiler.compile(
+            ext.sources, output_dir=self.build_temp, extra_postargs=ext.extra_compile_args, depends=ext.depends
+        )
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self.compiler.link_executable(objects, target.name, output_dir=str(target.parent))
+
+
 setup(
+    cmdclass={"build_ext": BuildExtAndPrograms},
     ext_modules=cythonize(
-        [core, scan],
+        [core, scan, spawner],
         build_dir=f"build/{VARIANT}",
         force=variant_changed(),
         compiler_directives={

@@ -43,7 +43,7 @@ class Agent:
         self._address = address
         self._devices = Devices(name, config, directory, fake)
         self._identity = Identity(directory)  # from here on the directory is ours
-        self._spool = Spool(directory / "tasks")
+        self._spool = Spool(directory)
         self._lease = Lease(str(directory / "lease"))
         cgroup = delegation.tasks_cgroup(name, directory)
         limited, said = delegation.controllers(cgroup) if config.agent.enforce else (frozenset(), NOT_ENFORCED)
@@ -85,6 +85,7 @@ class Agent:
         """Lets go of everything. No task is stopped."""
         await self.runner.close()
         self._devices.close()
+        self._spool.close()
         self._lease.close()
         self._identity.close()
 
@@ -156,6 +157,7 @@ class Agent:
             if self._settled_count < _TIDY_ATTEMPTS and loop.time() - last < _TIDY_AT_LEAST_S:
                 continue
             last, self._settled_count = loop.time(), 0
-            kept = await asyncio.to_thread(retention.settled, self._spool)
+            kept = await asyncio.to_thread(retention.settled, self._spool, self._spool.entries())
             for one in retention.to_remove(kept, self._config.agent, time.time()):
-                await asyncio.to_thread(self._spool.remove, one.path)
+                await asyncio.to_thread(self._spool.remove, self._spool.path(one.key))
+                self.runner.forget(one.key)

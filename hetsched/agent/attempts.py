@@ -6,8 +6,8 @@
 Promises: starting and stopping are idempotent by (task, attempt); an attempt's end is said until the daemon has it on disk; what has
 ended never runs again. An attempt without a command is *held*: it has no process, only a time at which it is over.
 
-What is settled leaves the table, so that its size is that of what runs here; the attempt's directory on disk still remembers it, and
-a start that comes for it again ends, in the runner, with what is written there.
+What is settled leaves the table, so that its size is that of what runs here; the ledger still remembers it, and a start that comes for
+it again ends, in the runner, with what is written there.
 """
 
 from __future__ import annotations
@@ -35,8 +35,12 @@ class Holds(msgspec.Struct, frozen=True):
     devices: tuple[str, ...] = ()
 
 
+def holds_of(order: wire.Start) -> Holds:
+    return Holds(order.cpu_milli, order.memory_bytes, tuple([device for device, _ in order.devices]))
+
+
 class Phase(StrEnum):
-    preparing = "preparing"  # its record is being written, its shim is being made
+    preparing = "preparing"  # its line is being written, a shim is taking it up
     running = "running"
     ended = "ended"  # nothing of it lives; the daemon may not know yet
 
@@ -77,13 +81,13 @@ class Attempt(msgspec.Struct):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """Write the record, then make the shim. News of it comes back as `started` or `ended`."""
+    """Write it down, then have a shim begin it. News of it comes back as `started` or `ended`."""
 
     order: wire.Start
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """Write the record of an attempt without process; comes back as `held`."""
+    """Write down an attempt without process; comes back as `held`."""
 
     order: wire.Start
 
@@ -132,8 +136,7 @@ class Attempts:
         row = self._rows.get(key)
         if row is not None:
             return self._say_again(row)
-        holds = Holds(order.cpu_milli, order.memory_bytes, tuple(device for device, _ in order.devices))
-        self._rows[key] = Attempt(key, held=order.command is None, holds=holds)
+        self._rows[key] = Attempt(key, held=order.command is None, holds=holds_of(order))
         return [Hold(order) if order.command is None else Begin(order)]
 
     def stop(self, key: Key, reason: str, grace_s: float) -> list[Effect]:

@@ -12,11 +12,13 @@ import os
 import signal
 from pathlib import Path
 
+import msgspec
+
 from hetsched.agent.attempts import Key, Outcome
 from hetsched.agent.delegation import members
 from hetsched.agent.records import DIRECTORY_VARIABLE
 from hetsched.agent.shim import processes
-from hetsched.agent.spool import Found, Spool
+from hetsched.agent.spool import Spool
 
 log = logging.getLogger("hetsched.agent")
 
@@ -25,44 +27,60 @@ _LOOK_S = 0.05
 _LONGEST_LOOK_S = 5.0
 
 
+class Marks(msgspec.Struct, frozen=True, kw_only=True):
+    """By what an attempt's processes are known. `session` 0, `cgroup` "": not by that; `uid` None: of our own user."""
+
+    key: Key
+    directory: Path
+    session: int = 0
+    uid: int | None = None
+    cgroup: str = ""
+
+
 async def outcome_without_shim(key: Key, spool: Spool) -> Outcome:
     """How the attempt ended, once nothing of it lives. Its directory may be spoilt; its name is enough."""
-    path = spool.path(key)
     try:
-        found = await asyncio.to_thread(spool.find, path)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        life = await asyncio.to_thread(spool.life, key)
+    except (OSError, ValueError) as error:
         log.error("%s attempt %d: its directory cannot be read: %r", *key, error)
-        found = None
-    if found is not None and found.outcome is not None:
-        return found.outcome  # the shim was done
-    await end_all(found or Found(key=key, record={}), path)
+        life = None
+    if life is not None and life.end is not None:
+        return Outcome(life.end.succeeded, life.end.exit_code, life.end.reason)  # the shim was done
+    session = 0 if life is None else life.task_pid
+    entry = spool.get(key)
+    ordered = None if entry is None else entry.ordered
+    if ordered is None:
+        await end_all(Marks(key=key, directory=spool.path(key), session=session))
+    else:
+        await end_all(
+            Marks(key=key, directory=spool.path(key), session=session, uid=ordered.uid, cgroup=ordered.cgroup)
+        )
     return LOST_SHIM
 
 
-async def end_all(found: Found, directory: Path) -> None:
+async def end_all(marks: Marks) -> None:
     """Returns when two looks in a row have found nobody. What cannot be killed (another user's, stuck in the kernel) keeps us
     here, and with us the attempt's devices: they are not free."""
     quiet, pause_s = 0, _LOOK_S
     while quiet < 2:
-        living = await asyncio.to_thread(survivors, found, directory)
+        living = await asyncio.to_thread(survivors, marks)
         quiet = 0 if living else quiet + 1
         for pid in living:
             processes.send(pid, signal.SIGKILL)
         await asyncio.sleep(pause_s)
         if living:
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
-            log.warning("%s attempt %d: its shim is dead, ending %s", *found.key, living)
+            log.warning("%s attempt %d: its shim is dead, ending %s", *marks.key, living)
 
 
-def survivors(found: Found, directory: Path) -> list[int]:
+def survivors(marks: Marks) -> list[int]:
     """Processes of the attempt that live now."""
-    marked = set(processes.with_environment(f"{DIRECTORY_VARIABLE}={directory}".encode()))
-    if found.record.get("cgroup"):
-        marked.update(members(Path(found.record["cgroup"])))
-    if found.task_pid is not None:
-        uid = found.record.get("uid")
-        uid = os.geteuid() if uid is None else uid
-        marked.update(pid for pid in processes.in_session(found.task_pid) if _owner(pid) == uid)
+    marked = set(processes.with_environment(f"{DIRECTORY_VARIABLE}={marks.directory}".encode()))
+    if marks.cgroup:
+        marked.update(members(Path(marks.cgroup)))
+    if marks.session:
+        uid = os.geteuid() if marks.uid is None else marks.uid
+        marked.update(pid for pid in processes.in_session(marks.session) if _owner(pid) == uid)
     return sorted(marked)
 
 

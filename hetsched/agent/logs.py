@@ -60,7 +60,7 @@ class Logs:
         task.add_done_callback(lambda done: self._readers.pop(request) if self._readers.get(request) is done else None)
 
     async def _answer(self, ask: wire.ReadLog) -> None:
-        key = Key(ask.task, ask.attempt) if ask.attempt else await self._latest(ask.task)
+        key = Key(ask.task, ask.attempt) if ask.attempt else self._latest(ask.task)
         error = "unknown" if ask.stream not in streams.NAMES else "gone"
         if key is not None and error != "unknown":
             try:
@@ -90,8 +90,8 @@ class Logs:
             if not data:
                 await asyncio.sleep(pause_s)
 
-    async def _latest(self, task: str) -> Key | None:
-        return self._attempts.latest(task) or await asyncio.to_thread(self._spool.latest, task)
+    def _latest(self, task: str) -> Key | None:
+        return self._attempts.latest(task) or self._spool.latest(task)
 
     def _has_ended(self, key: Key) -> bool:
         row = self._attempts.get(key)
@@ -100,24 +100,28 @@ class Logs:
     def _piece(self, key: Key, stream: str, offset: int, limit_bytes: int) -> tuple[int, bytes, int]:
         """(where it starts, the bytes, size of the log). It starts later than asked where that is no longer kept."""
         handle = self._open(key, stream)
-        if handle is None:  # not begun yet, or it has no process
+        if handle is None:  # not begun yet, or it has no process, or it left nothing
             return offset, b"", 0
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 raise OSError("not a plain file")
             start = streams.first_kept(handle, offset) if offset < status.st_size else offset
-            return start, os.pread(handle, limit_bytes, start), status.st_size
+            data = os.pread(handle, limit_bytes, start)
         finally:
             os.close(handle)
+        # Read first, then looked: a directory in which nothing was left becomes another attempt's.
+        return (offset, b"", 0) if self._left_nothing(key) else (start, data, status.st_size)
 
     def _open(self, key: Key, stream: str) -> int | None:
-        """None: the attempt is here, but has said nothing yet. FileNotFoundError: nothing of it is here (any more)."""
+        """None: the attempt is here, but has said nothing (yet). FileNotFoundError: nothing of it is here (any more)."""
+        if self._left_nothing(key):
+            return None
         try:
             directory = files.open_directory(str(self._spool.path(key)))
         except FileNotFoundError:
             row = self._attempts.get(key)
-            if row is not None and row.outcome is None:
+            if self._left_nothing(key) or (row is not None and row.outcome is None):
                 return None
             raise
         try:
@@ -126,3 +130,7 @@ class Logs:
             return None
         finally:
             os.close(directory)
+
+    def _left_nothing(self, key: Key) -> bool:
+        entry = self._spool.get(key)
+        return entry is not None and entry.ended is not None and entry.ended.silent

@@ -1,4 +1,5 @@
-"""From an order to the record that a shim executes: the node's policy applied, nothing left to decide."""
+"""From an order to the record that a shim executes, and to the line of it in the ledger: the node's policy applied, nothing left to
+decide."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ import os
 import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from hetsched import wire
 from hetsched.agent import isolation, policy
-from hetsched.agent.attempts import Key
+from hetsched.agent.attempts import Key, holds_of
+from hetsched.agent.ledger import Ordered
 from hetsched.agent.shim.lease import now_ns
 from hetsched.agent.spool import directory_name
 
@@ -39,13 +40,30 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     devices: Mapping[str, isolation.Visible]
     descriptors: tuple[int, int] = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    def directory(self, key: Key) -> Path:
-        return self.tasks / directory_name(key)
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What a shim executes, and how. `name`: of the attempt's directory. `executable` None: searched for in the PATH of `env`; `workdir` None:
+    one of its own; `uid` None: as the agent's user; `cgroup` None: none. `notes`: lines for the task's stderr, before its own."""
+
+    name: str
+    argv: tuple[str, ...]
+    executable: str | None
+    env: dict[str, str]
+    notes: list[str]
+    workdir: str | None
+    uid: int | None
+    gid: int | None
+    groups: tuple[int, ...]
+    time_limit_s: float | None
+    grace_s: float
+    log_bytes: int
+    cgroup: str | None
+    limits: dict[str, str]
 
 
-def record_of(order: wire.Start, site: Site) -> dict[str, Any]:
+def record_of(order: wire.Start, site: Site) -> Record:
     """The record of an attempt with a command. Raises policy.Refusal."""
-    assert order.command is not None, "an attempt without a command is held, see held_record_of"
+    assert order.command is not None, "an attempt without a command is held, see held_line_of"
     unknown = [device for device, _ in order.devices if device not in site.devices]
     if unknown:
         raise policy.Refusal(f"this node has no {', '.join(unknown)}")
@@ -53,29 +71,42 @@ def record_of(order: wire.Start, site: Site) -> dict[str, Any]:
     env, notes = isolation.environment(
         order, policy=site.policy, account=account, node=site.node, url=site.url(), devices=site.devices
     )
-    key = Key(order.task, order.attempt)
-    directory = site.directory(key)
-    env[DIRECTORY_VARIABLE] = str(directory)
+    name = directory_name(Key(order.task, order.attempt))
+    directory = str(site.tasks / name)
+    env[DIRECTORY_VARIABLE] = directory
     if "HOME" not in order.env and not os.path.isdir(account.home):
-        env["HOME"] = order.workdir or str(directory / "work")  # `nobody` has none, and many programs need one
-    return {
-        "format": 1,
-        "boot_id": site.boot_id,
-        "argv": list(order.command),
-        "executable": policy.executable_for(site.policy, order.command[0], env, order.workdir),
-        "env": env,
-        "notes": notes,
-        "workdir": order.workdir,
-        "uid": account.uid if account.switch else None,
-        "gid": account.gid if account.switch else None,
-        "groups": list(account.groups),
-        "time_limit_s": order.time_limit_s,
-        "grace_s": order.grace_s,
-        "lease": str(site.lease),
-        "log_bytes": site.policy.log_bytes,
-        "cgroup": str(site.cgroup / directory_name(key)) if site.cgroup else None,
-        "limits": limits_of(order, site.controllers),
-    }
+        env["HOME"] = order.workdir or directory + "/work"  # `nobody` has none, and many programs need one
+    if any("\0" in text for text in (*order.command, *order.env, *order.env.values(), order.workdir or "")):
+        raise policy.Refusal("a NUL in its command, environment or work directory")
+    return Record(
+        name=name,
+        argv=order.command,
+        executable=policy.executable_for(site.policy, order.command[0], env, order.workdir),
+        env=env,
+        notes=notes,
+        workdir=order.workdir,
+        uid=account.uid if account.switch else None,
+        gid=account.gid if account.switch else None,
+        groups=account.groups,
+        time_limit_s=order.time_limit_s,
+        grace_s=order.grace_s,
+        log_bytes=site.policy.log_bytes,
+        cgroup=str(site.cgroup / name) if site.cgroup else None,
+        limits=limits_of(order, site.controllers),
+    )
+
+
+def line_of(order: wire.Start, record: Record, site: Site) -> Ordered:
+    """What the ledger keeps of it."""
+    return Ordered(
+        order.task, order.attempt, site.boot_id, order.command, None, holds_of(order), record.uid, record.cgroup or ""
+    )
+
+
+def held_line_of(order: wire.Start, site: Site) -> Ordered:
+    """Of an attempt without a command: it holds its devices until a time, in `lease.now_ns` time; None = until told."""
+    until_ns = None if order.duration_s is None else now_ns() + int(order.duration_s * 1e9)
+    return Ordered(order.task, order.attempt, site.boot_id, None, until_ns, holds_of(order))
 
 
 def limits_of(order: wire.Start, controllers: frozenset[str]) -> dict[str, str]:
@@ -86,9 +117,3 @@ def limits_of(order: wire.Start, controllers: frozenset[str]) -> dict[str, str]:
     if "memory" in controllers and order.memory_limit_bytes:
         limits["memory.max"] = str(order.memory_limit_bytes)
     return limits
-
-
-def held_record_of(order: wire.Start, site: Site) -> dict[str, Any]:
-    """The record of an attempt without a command: it holds its devices until a time, in `lease.now_ns` time; None = until told."""
-    until_ns = None if order.duration_s is None else now_ns() + int(order.duration_s * 1e9)
-    return {"format": 1, "boot_id": site.boot_id, "argv": None, "held_until_ns": until_ns}

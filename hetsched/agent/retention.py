@@ -10,14 +10,15 @@ from pathlib import Path
 
 import msgspec
 
-from hetsched.agent.spool import Spool
+from hetsched.agent.attempts import Key
+from hetsched.agent.spool import Entry, Spool
 from hetsched.config import Agent
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A settled attempt on disk: its directory, when it was settled (seconds), what it occupies."""
+    """A settled attempt: when it was settled (seconds), what it occupies on disk."""
 
-    path: Path
+    key: Key
     settled_at: float
     size_bytes: int
 
@@ -34,16 +35,17 @@ def to_remove(kept: list[Kept], rules: Agent, now: float) -> list[Kept]:
     return gone
 
 
-def settled(spool: Spool) -> list[Kept]:
-    """All that may be removed. Blocks."""
-    found = []
-    for path in spool.directories():
-        try:
-            at = (path / "settled").stat().st_mtime
-        except OSError:
-            continue
-        found.append(Kept(path, at, _size_bytes(path)))
-    return found
+def settled(spool: Spool, entries: list[Entry]) -> list[Kept]:
+    """Those of `entries` that may be removed. Blocks."""
+    return [
+        Kept(entry.key, entry.settled_at, 0 if _is_silent(entry) else _size_bytes(spool.path(entry.key)))
+        for entry in entries
+        if entry.settled_at
+    ]
+
+
+def _is_silent(entry: Entry) -> bool:
+    return entry.ended is not None and entry.ended.silent
 
 
 def _size_bytes(path: Path) -> int:

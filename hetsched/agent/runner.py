@@ -1,35 +1,33 @@
-"""Makes the table's effects real: records on disk, shims, signals; and tells the table what became of them.
+"""Makes the table's effects real: lines in the ledger, orders to shims, wishes to stop; and tells the table what became of them.
 
-`Attempts` decides, this executes; what an attempt's files need is done in order (`Chains`).
-Promises: `start` and `stop` never block and never raise for what an order says (that becomes the attempt's end); whatever this
-process is killed in, the next one's `open` finds every attempt again.
+`Attempts` decides, this executes. Promises: `start` and `stop` never block and never raise for what an order says (that becomes the
+attempt's end); whatever this process is killed in, the next one's `open` finds every attempt again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from hetsched import wire
-from hetsched.agent import adoption, delegation, hunt, records
+from hetsched.agent import adoption, delegation, hunt, ledger, records, spawner
 from hetsched.agent import attempts as table
 from hetsched.agent.attempts import Attempts, Key, Outcome
-from hetsched.agent.chains import Chains
-from hetsched.agent.nursery import Nursery
 from hetsched.agent.policy import Refusal
 from hetsched.agent.shim.lease import Lease, now_ns
-from hetsched.agent.shim.tree import describe
+from hetsched.agent.spawner import Spawner
 from hetsched.agent.spool import Spool, directory_name
 from hetsched.agent.watching import Shims
+from hetsched.agent.writing import Writer
 
 log = logging.getLogger("hetsched.agent")
 
-# An order to the nursery is answered in milliseconds; after this long somebody was killed and we look ourselves.
-_LOOK_AFTER_S = 2.0  # also between two tries at what the machine refuses for now
+_LOOK_AGAIN_S = 2.0  # between two tries at what the machine refuses for now
 _CLOSE_S = 5.0
 # So often a shim is asked for that leaves no sign: a minute, in which a machine that is merely slow has made it.
 _TRIES = 30
@@ -44,43 +42,55 @@ class Runner:
         self._spool = spool
         self._lease = lease
         self._say = say
-        self._chains = Chains()
-        self._nursery = Nursery(site.tasks.parent / "shims.log", site.descriptors, self._heard)
+        self._writer = Writer(spool)
+        self._spawner = Spawner(site.tasks, site.lease, site.tasks.parent / "shims.log", site.descriptors, self._heard)
         self._shims = Shims(self._shim_gone)
-        self._names: dict[str, Key] = {}
-        self._stopping: set[Key] = set()
+        self._numbers = itertools.count(1)
+        self._orders: dict[int, Key] = {}  # given to the spawner and not ended
+        self._records: dict[Key, records.Record] = {}  # of those that may have to be given again
+        self._watched_by: dict[Key, tuple[int, int]] = {}  # shims of living attempts
+        self._wishes: dict[Key, tuple[str, float]] = {}  # to end
         self._tries: Counter[Key] = Counter()  # of those whose shim leaves no sign
+        self._works: set[asyncio.Task[None]] = set()
         self._clock: asyncio.TimerHandle | None = None
         self._clock_ns = 0
         self._closed = False
 
     @property
-    def nursery_pid(self) -> int:
+    def spawner_pid(self) -> int:
         """0 = none yet."""
-        return self._nursery.pid
+        return self._spawner.pid
 
     # ------------------------------------------------------------------ life
 
     async def open(self) -> None:
         """Adopts what an earlier agent left: living tasks are watched again, ends not yet settled will be told."""
-        for one in await self._chains.in_thread(lambda: adoption.look(self._spool, self._site.boot_id)):
+        self._lease.renew_generation()
+        for one in await asyncio.to_thread(adoption.look, self._spool, self._site.boot_id):
             self.attempts.adopt(one.row)
             if one.shim is not None:
-                self._names[directory_name(one.row.key)] = one.row.key
                 self._watch(one.row.key, *one.shim)
+        self._writer.flush()
+        await asyncio.to_thread(self._spool.sweep)
         if self._site.cgroup is not None:
             cgroup, keep = self._site.cgroup, {directory_name(key) for key in self.attempts.alive()}
-            await self._chains.in_thread(lambda: delegation.sweep(cgroup, keep))
+            await asyncio.to_thread(delegation.sweep, cgroup, keep)
         self._tick()
 
     async def close(self) -> None:
         """Lets go. Tasks and their shims stay; what was being begun is begun."""
-        self._closed = True
         if self._clock is not None:
             self._clock.cancel()
-        await self._chains.close(_CLOSE_S)
+        await self._writer.close()
+        self._closed = True
         self._shims.close()
-        self._nursery.close()
+        self._spawner.close()
+        if self._works:  # hunts for what cannot be killed, or a disk that does not answer
+            _, late = await asyncio.wait(self._works, timeout=_CLOSE_S)
+            for work in late:
+                work.cancel()
+            if late:
+                await asyncio.wait(late)
 
     # ------------------------------------------------------------------ orders
 
@@ -96,6 +106,10 @@ class Runner:
         """The daemon has its end on disk."""
         self._do(self.attempts.settle(key))
 
+    def forget(self, key: Key) -> None:
+        """Nothing of it is kept any more."""
+        self._writer.note(ledger.Forgotten(*key))
+
     # ------------------------------------------------------------------ effects
 
     def _do(self, effects: list[table.Effect]) -> None:
@@ -104,120 +118,153 @@ class Runner:
                 case table.Say(message):
                     self._say(message)
                 case table.Begin(order):
-                    self._chains.add(Key(order.task, order.attempt), self._begin(order))
+                    self._begin(order)
                 case table.Hold(order):
-                    self._chains.add(Key(order.task, order.attempt), self._hold(order))
+                    self._hold(order)
                 case table.Halt(key, reason, grace_s):
-                    self._chains.add(key, self._halt(key, reason, grace_s))
+                    self._halt(key, reason, grace_s)
                 case table.Bury(key, outcome):
-                    self._chains.add(key, self._bury(key, outcome))
+                    self._writer.note(ledger.Ended(*key, outcome.succeeded, outcome.exit_code, outcome.reason, True))
                 case table.Forget(key):
-                    self._chains.add(key, self._chains.in_thread(lambda key=key: self._spool.settle(key)))  # type: ignore[misc]
+                    self._writer.note(ledger.Settled(*key, time.time()))
 
-    async def _begin(self, order: wire.Start) -> None:
+    def _begin(self, order: wire.Start) -> None:
         key = Key(order.task, order.attempt)
-        if await self._record(key, lambda: records.record_of(order, self._site)):
-            self._names[directory_name(key)] = key
-            self._nursery.ask(self._spool.path(key))
-            self._later(lambda: self._look_after(key))
-
-    async def _hold(self, order: wire.Start) -> None:
-        key = Key(order.task, order.attempt)
-        record = records.held_record_of(order, self._site)
-        if await self._record(key, lambda: record):
-            until_ns = record["held_until_ns"]
-            self._do(self.attempts.held(key, until_ns=until_ns, at=time.time()))
-            self._set_clock(min(self._lease.deadline_ns, until_ns or self._lease.deadline_ns))
-
-    async def _record(self, key: Key, make: Callable[[], dict[str, Any]]) -> bool:
-        """Whether a new record is on disk; if not, the attempt has ended here or before."""
-        try:
-            await self._chains.in_thread(lambda: self._spool.prepare(key, make()))
-            return True
-        except FileExistsError:
-            before = await self._chains.in_thread(lambda: self._spool.outcome(key))
-            self._do(self.attempts.ended(key, before or Outcome(False, None, "cannot_start: it was here before")))
-        except (Refusal, OSError) as error:
-            text = str(error) if isinstance(error, Refusal) else describe(error, "attempt.json")
-            await self._bury(key, Outcome(False, None, f"cannot_start: {text}"))
-        return False
-
-    async def _halt(self, key: Key, reason: str, grace_s: float) -> None:
-        if self.attempts.get(key) is None:
+        if self._was_here(key):
             return
-        self._stopping.add(key)
-        await self._chains.in_thread(lambda: self._spool.ask_to_stop(key, reason, grace_s))
-        self._shims.nudge(key)
-
-    async def _bury(self, key: Key, outcome: Outcome) -> None:
         try:
-            await self._chains.in_thread(lambda: self._spool.write_outcome(key, outcome))
+            record = self._records[key] = records.record_of(order, self._site)
+        except Refusal as refusal:
+            self._bury(key, Outcome(False, None, f"cannot_start: {refusal}"))
+            return
+        line = records.line_of(order, record, self._site)
+        self._writer.note(line, lambda: self._ask(key), lambda error: self._cannot_note(key, error))
+
+    def _ask(self, key: Key) -> None:
+        """It is on disk: now it may be begun, unless somebody has thought better of it."""
+        record, wish = self._records.get(key), self._wishes.get(key)
+        if record is None:
+            return
+        if wish is not None:
+            self._bury(key, Outcome(False, None, wish[0]))
+            return
+        number = next(self._numbers)
+        self._orders[number] = key
+        self._spawner.ask(number, record)
+
+    def _cannot_note(self, key: Key, error: OSError) -> None:
+        self._bury(key, Outcome(False, None, f"cannot_start: {error.strerror}: the agent's ledger"))
+
+    def _hold(self, order: wire.Start) -> None:
+        key = Key(order.task, order.attempt)
+        if self._was_here(key):
+            return
+        line = records.held_line_of(order, self._site)
+
+        def held() -> None:
+            self._do(self.attempts.held(key, until_ns=line.held_until_ns, at=time.time()))
+            self._set_clock(min(self._lease.deadline_ns, line.held_until_ns or self._lease.deadline_ns))
+
+        self._writer.note(line, held, lambda error: self._cannot_note(key, error))
+
+    def _was_here(self, key: Key) -> bool:
+        """Then it has ended as it did."""
+        entry = self._spool.get(key)
+        if entry is None:
+            return False
+        before = entry.outcome or Outcome(False, None, "cannot_start: it was here before")
+        self._do(self.attempts.ended(key, before))
+        return True
+
+    def _halt(self, key: Key, reason: str, grace_s: float) -> None:
+        self._wishes[key] = (reason, grace_s)
+        if key in self._watched_by:
+            self._work(self._pass_on(key))  # else as soon as a shim has it
+
+    async def _pass_on(self, key: Key) -> None:
+        """A wish to the shim."""
+        wish, shim = self._wishes.get(key), self._watched_by.get(key)
+        if wish is None or shim is None:
+            return
+        try:
+            await asyncio.to_thread(self._spool.ask_to_stop, key, *wish)
+        except FileNotFoundError:
+            return  # it has ended meanwhile
         except OSError as error:
-            log.error("%s attempt %d: cannot keep its end on disk: %s", *key, error)  # kept in memory, and said
-        self._do(self.attempts.ended(key, outcome))
+            log.error("%s attempt %d: cannot be told to stop now: %s", *key, error)
+            self._later(lambda: self._work(self._pass_on(key)))
+            return
+        if key in self._watched_by:
+            self._watch(key, *shim)
+            self._shims.nudge(key)
+
+    def _bury(self, key: Key, outcome: Outcome) -> None:
+        """It has ended without ever having had a shim."""
+        self._ended(key, outcome, silent=True)
 
     # ------------------------------------------------------------------ news
 
-    def _heard(self, message: dict[str, Any]) -> None:
-        """From a shim, or that the nursery is dead."""
-        if message["event"] == "nursery_died":
-            # Only orders that were given: an attempt whose record is still being written has lost nothing, and to look at
-            # it now would take its empty directory for a murder.
-            for key in self.attempts.alive():
-                if directory_name(key) in self._names and key not in self._shims and not self._closed:
-                    self._look_after(key)
+    def _heard(self, news: list[spawner.News]) -> None:
+        for one in news:
+            match one:
+                case spawner.Started(order, shim, pid, at):
+                    self._started(self._orders.get(order), shim, pid, at)
+                case spawner.Ended(order):
+                    self._heard_end(one)
+                case spawner.Unclear(order):
+                    key = self._orders.pop(order, None)
+                    if key is not None:
+                        self._look_after(key)
+                case spawner.Died():
+                    lost, self._orders = list(self._orders.values()), {}
+                    for key in lost:
+                        self._look_after(key)
+
+    def _started(self, key: Key | None, shim: tuple[int, int], pid: int, at: float) -> None:
+        if key is None:
             return
-        named = self._names.get(message["key"])
-        if named is None:
+        self._do(self.attempts.started(key, pid=pid, at=at))
+        self._watched_by[key] = shim
+        if key in self._wishes:
+            self._work(self._pass_on(key))
+
+    def _heard_end(self, end: spawner.Ended) -> None:
+        key = self._orders.pop(end.order, None)
+        if key is None:
             return
-        if message["event"] == "started":
-            self._do(self.attempts.started(named, pid=message["pid"], at=message["at"]))
-            self._watch(named, message["shim"], message["shim_start_time"])
-        else:
-            self._look_after(named)
+        known = (lambda: self._spawner.known(end.order)) if end.silent else None
+        self._ended(key, Outcome(end.succeeded, end.exit_code, end.reason), silent=end.silent, then=known)
+
+    def _ended(self, key: Key, outcome: Outcome, *, silent: bool, then: Callable[[], None] | None = None) -> None:
+        row = self.attempts.get(key)
+        if row is None or row.outcome is not None:
+            return
+        for of_the_living in (self._wishes, self._tries, self._records, self._watched_by):
+            of_the_living.pop(key, None)
+        self._shims.release(key)
+        self._writer.note(ledger.Ended(*key, outcome.succeeded, outcome.exit_code, outcome.reason, silent), then)
+        self._do(self.attempts.ended(key, outcome))
+
+    # ------------------------------------------------------------------ shims that do not speak to us
 
     def _watch(self, key: Key, pid: int, start_time: int) -> None:
+        self._watched_by[key] = (pid, start_time)
         try:
             lives = self._shims.watch(key, pid, start_time)
         except OSError as error:
             log.error("%s attempt %d: its shim cannot be watched now: %s", *key, error)
-            self._later(lambda: self._watch(key, pid, start_time))
+            self._later(lambda: self._look_after(key))
             return
         if not lives:
             self._shim_gone(key)
-        elif key in self._stopping:
-            self._shims.nudge(key)  # the wish may have come between its look and our knowing it
 
     def _shim_gone(self, key: Key) -> None:
         """It has written how the attempt ended; if not, it was killed."""
-        try:
-            outcome = self._spool.outcome(key)
-        except FileNotFoundError:
-            outcome = None
-        except OSError as error:
-            log.error("%s attempt %d: its end cannot be read now: %s", *key, error)
-            self._later(lambda: self._shim_gone(key))
-            return
-        if outcome is None:
-            self._chains.add(key, self._after_murder(key))
-        else:
-            self._ended(key, outcome)
+        self._work(self._find_end(key))
 
-    async def _after_murder(self, key: Key) -> None:
+    async def _find_end(self, key: Key) -> None:
         outcome = await hunt.outcome_without_shim(key, self._spool)
-        await self._bury(key, outcome)
-        self._ended(key, outcome)
-
-    def _ended(self, key: Key, outcome: Outcome) -> None:
-        self._stopping.discard(key)
-        self._tries.pop(key, None)
-        self._names.pop(directory_name(key), None)
-        self._do(self.attempts.ended(key, outcome))
-
-    # ------------------------------------------------------------------ time
-
-    def _later(self, call: Callable[[], None]) -> None:
-        asyncio.get_running_loop().call_later(_LOOK_AFTER_S, lambda: None if self._closed else call())
+        self._ended(key, outcome, silent=False)
 
     def _look_after(self, key: Key) -> None:
         """Finds out from the files what nobody told us, until the attempt is watched or has ended."""
@@ -225,33 +272,35 @@ class Runner:
         if row is None or row.outcome is not None or row.held or key in self._shims:
             return
         try:
-            found = self._spool.find(self._spool.path(key))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            life = self._spool.life(key)
+        except (OSError, ValueError) as error:
             log.error("%s attempt %d: its directory cannot be read: %r", *key, error)
-            self._later(lambda: self._look_after(key))
+            self._watch(key, *adoption.NOBODY)
             return
-        if found is None or found.outcome is not None:
-            self._shim_gone(key)
-        elif found.shim is not None:
-            if found.task_pid is not None:
-                self._do(self.attempts.started(key, pid=found.task_pid, at=found.started_at))
-            self._watch(key, *found.shim)
-        else:
+        if life is None:
             self._ask_again(key)
+            return
+        if life.task_pid:
+            self._do(self.attempts.started(key, pid=life.task_pid, at=life.started_at))
+        if life.end is not None:
+            self._shim_gone(key)
+        else:
+            self._watch(key, *life.shim)
+            if key in self._wishes:
+                self._work(self._pass_on(key))
 
     def _ask_again(self, key: Key) -> None:
         self._tries[key] += 1
         if self._tries[key] >= _TRIES:
-            self._chains.add(key, self._give_up(key))
+            self._give_up(key)
             return
         log.warning("%s attempt %d: no sign of its shim, asked again; shims.log may say more", *key)
-        self._nursery.ask(self._spool.path(key))  # harmless twice: the first shim claims it
-        self._later(lambda: self._look_after(key))
+        self._later(lambda: self._ask(key))
 
-    async def _give_up(self, key: Key) -> None:
+    def _give_up(self, key: Key) -> None:
         """Claims the attempt first: a shim that comes after all finds it taken and does not begin it."""
         try:
-            is_ours = await self._chains.in_thread(lambda: self._spool.take_from_shims(key))
+            is_ours = self._spool.take_from_shims(key)
         except (
             OSError
         ) as error:  # a full disk, most likely what the shims met too; until it is claimed, one may still come
@@ -260,11 +309,26 @@ class Runner:
         if not is_ours:
             self._later(lambda: self._look_after(key))
             return
-        outcome = Outcome(
-            False, None, f"cannot_start: none of {_TRIES} shims came up; {self._nursery.errors} may say why"
-        )
-        await self._bury(key, outcome)
-        self._ended(key, outcome)
+        why = f"cannot_start: none of {_TRIES} shims came up; {self._spawner.errors} may say why"
+        self._bury(key, Outcome(False, None, why))
+
+    # ------------------------------------------------------------------ time
+
+    def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._closed:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._works.add(task)
+        task.add_done_callback(self._worked)
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._works.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("work on an attempt failed", exc_info=error)
+
+    def _later(self, call: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, lambda: None if self._closed else call())
 
     def _set_clock(self, wake_ns: int | None) -> None:
         """The next `_tick` is at `wake_ns` or before."""

@@ -1,39 +1,47 @@
-"""Attempts on disk: one directory each below `tasks/`, in the files that `hetsched.agent.shim` describes.
+"""Attempts on disk: the ledger, what it says in memory, and below `tasks/` a directory for each attempt that has a shim or left something.
 
-Promises: a directory's name says whose it is, so a start for an attempt that was ever here is recognised, whatever was in memory;
-the record is on disk (fsync, its directory too) before `prepare` returns; nothing outside `tasks/` is ever opened or removed.
-All calls block; the runner makes them in its threads.
+Promises: a start for an attempt that was ever here is recognised; what is noted is in memory at once and on disk when `write` has
+returned; nothing outside the agent's directory is ever opened or removed. `note` and the look-ups are for the event loop; what blocks
+says so.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import shutil
-import stat
-import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote
 
 import msgspec
 
+from hetsched.agent import ledger
 from hetsched.agent.attempts import Key, Outcome
+from hetsched.agent.ledger import Ended, Forgotten, Ledger, Ordered, Settled
 from hetsched.agent.shim import files
+from hetsched.agent.shim.life import Life, read_life
+
+log = logging.getLogger("hetsched.agent")
 
 _LONGEST = 180  # bytes of a readable name; a file name may have 255
+_LEAST_TO_REPLACE, _GROWTH = 8 << 20, 4  # a ledger that is four times what it was after it was last replaced
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt's directory says. `shim`: (pid, start time); `task_pid`: of its first process, which leads its session."""
+class Entry(msgspec.Struct):
+    """What the ledger says of one attempt. `settled_at` 0: the daemon may not have its end."""
 
     key: Key
-    record: dict[str, Any]
-    shim: tuple[int, int] | None = None
-    task_pid: int | None = None
-    started_at: float = 0.0
-    outcome: Outcome | None = None
+    ordered: Ordered | None = None
+    ended: Ended | None = None
+    settled_at: float = 0.0
+
+    @property
+    def outcome(self) -> Outcome | None:
+        end = self.ended
+        return None if end is None else Outcome(end.succeeded, end.exit_code, end.reason)
 
 
 def directory_name(key: Key) -> str:
@@ -54,111 +62,149 @@ def key_of(name: str) -> Key | None:
 
 
 class Spool:
-    """The directory `root` of one agent, made if need be. New directories get its mode: where it lets other users pass through
-    (not look), their tasks can work below it."""
+    """Below `directory`, one agent's own. `tasks/` is made if need be; attempts' directories get its mode: where it lets other users
+    pass through (not look), their tasks can work below it. Blocks: it reads the ledger."""
 
-    def __init__(self, root: Path) -> None:
-        make_directory(root, 0o700)
-        self.root = root
-        self._mode = stat.S_IMODE(root.stat().st_mode)
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "tasks"
+        make_directory(self.root, 0o700)
+        self._ledger = Ledger(directory / "ledger")
+        self._entries: dict[Key, Entry] = {}
+        self._noted: list[bytes] = []
+        for line in self._ledger.read():
+            self._take(line)
+        self._replaced_bytes = self._ledger.size_bytes
 
-    def path(self, key: Key) -> Path:
-        return self.root / directory_name(key)
+    def close(self) -> None:
+        self._ledger.close()
 
-    def prepare(self, key: Key, record: dict[str, Any]) -> None:
-        """Writes the record of a new attempt, durably. FileExistsError: it was here before."""
-        path = self.path(key)
-        os.mkdir(path, self._mode)
-        os.chmod(path, self._mode)
-        self._write(key, "attempt.json", {"task": key.task, "attempt": key.attempt, **record}, durable=True)
-        _sync_directory(self.root)
+    # ------------------------------------------------------------------ the ledger
 
-    def ask_to_stop(self, key: Key, reason: str, grace_s: float) -> None:
-        """Leaves the wish for the shim, which looks when it is nudged."""
-        self._write(key, "stop.json", {"reason": reason, "grace_s": grace_s}, durable=False)
+    def note(self, line: ledger.AnyLine) -> None:
+        """Counts from now on; on disk with the next `write`."""
+        self._take(line)
+        self._noted.append(ledger.encode(line))
 
-    def write_outcome(self, key: Key, outcome: Outcome) -> None:
-        """How it ended, where no shim can write that down: held attempts, those never started, those whose shim was killed.
-        What is written there already stays."""
-        path = self.path(key)
-        if not path.exists():
-            self.prepare(key, {})
-        elif self._outcome(path) is not None:
-            return
-        content = {"succeeded": outcome.succeeded, "exit_code": outcome.exit_code, "reason": outcome.reason}
-        self._write(key, "exit.json", {**content, "ended_at": time.time()}, durable=True)
+    def noted(self) -> list[bytes]:
+        """What is to be written next."""
+        lines, self._noted = self._noted, []
+        return lines
 
-    def settle(self, key: Key) -> None:
-        """The daemon has its end. Not durable: forgetting this means saying the end once more."""
-        try:
-            (self.path(key) / "settled").touch()
-        except FileNotFoundError:
-            pass  # never prepared, or removed by hand
+    @property
+    def is_behind(self) -> bool:
+        """Whether anything is noted and not written."""
+        return bool(self._noted)
 
-    def outcome(self, key: Key) -> Outcome | None:
-        """How it ended, if that is on disk."""
-        return self._outcome(self.path(key))
+    def write(self, lines: list[bytes]) -> None:
+        """Durably. Blocks; raises OSError."""
+        self._ledger.write(lines)
 
-    def take_from_shims(self, key: Key) -> bool:
-        """Makes sure that no shim will ever start this attempt; False if one has it already."""
-        with _Opened(self.path(key)) as directory:
-            return files.create_whole(directory, "shim.pid", {"pid": 0, "start_time": 0})
+    @property
+    def has_grown(self) -> bool:
+        """Whether `replace` is worth it."""
+        return self._ledger.size_bytes > max(_LEAST_TO_REPLACE, _GROWTH * self._replaced_bytes)
 
-    def find(self, path: Path) -> Found | None:
-        """What is in an attempt's directory; None if the agent died before its record was whole: nothing began. Raises OSError or
-        ValueError where somebody has spoilt it."""
-        with _Opened(path) as directory:
-            record = files.read_whole(directory, "attempt.json")
-            shim = files.read_whole(directory, "shim.pid")
-            started = files.read_whole(directory, "started.json") or {}
-        if record is None:
-            if shim or (path / "work").exists():
-                raise ValueError("its record is gone")
-            return None
-        key = Key(record["task"], record["attempt"])
-        if self.path(key) != path:
-            raise ValueError(f"its record is that of {key}")
-        return Found(
-            key=key,
-            record=record,
-            shim=(shim["pid"], shim["start_time"]) if shim else None,
-            task_pid=started.get("pid"),
-            started_at=started.get("started_at", 0.0),
-            outcome=self._outcome(path),
-        )
+    def whole(self) -> list[bytes]:
+        """All that is known, in lines; what is noted and not written yet is in it."""
+        self._noted.clear()
+        return [ledger.encode(line) for entry in self._entries.values() for line in _lines_of(entry)]
 
-    def is_settled(self, path: Path) -> bool:
-        """Whether the daemon has the end of the attempt in this directory."""
-        return (path / "settled").exists()
+    def replace(self, lines: list[bytes]) -> None:
+        """A ledger of only these. Blocks; raises OSError."""
+        self._ledger.replace(lines)
+        self._replaced_bytes = self._ledger.size_bytes
+
+    def get(self, key: Key) -> Entry | None:
+        """None: it never was here."""
+        return self._entries.get(key)
+
+    def entries(self) -> list[Entry]:
+        return list(self._entries.values())
 
     def latest(self, task: str) -> Key | None:
-        """The task's highest attempt that left anything here."""
-        prefix = directory_name(Key(task, 0))[:-1]
-        numbers = (name[len(prefix) :] for name in os.listdir(self.root) if name.startswith(prefix))
-        highest = max((int(number) for number in numbers if number.isdigit()), default=0)
-        return Key(task, highest) if highest else None
+        """The task's highest attempt that was here."""
+        return max((key for key in self._entries if key.task == task), default=None)
+
+    def _take(self, line: ledger.AnyLine) -> None:
+        key = Key(line.task, line.attempt)
+        if isinstance(line, Forgotten):
+            self._entries.pop(key, None)
+            return
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = Entry(key)
+        match line:
+            case Ordered():
+                entry.ordered = line
+            case Ended():
+                entry.ended = line
+            case Settled():
+                entry.settled_at = line.at
+                entry.ordered = None  # of no further interest
+
+    # ------------------------------------------------------------------ directories
+
+    def path(self, key: Key) -> Path:
+        """Where an attempt's directory is, if it has one."""
+        return self.root / directory_name(key)
+
+    def life(self, key: Key) -> Life | None:
+        """None: no shim has begun with it. Blocks; raises OSError, ValueError where it is spoilt."""
+        try:
+            directory = files.open_directory(str(self.path(key)))
+        except FileNotFoundError:
+            return None
+        try:
+            return read_life(directory, directory_name(key))
+        except FileNotFoundError:
+            raise ValueError("its life is gone") from None
+        finally:
+            os.close(directory)
+
+    def take_from_shims(self, key: Key) -> bool:
+        """Makes sure that no shim will ever begin this attempt; False if one has. Blocks."""
+        try:
+            self.path(key).mkdir()
+        except FileExistsError:
+            return False
+        return True
+
+    def ask_to_stop(self, key: Key, reason: str, grace_s: float) -> None:
+        """Leaves the wish for the shim, which looks when it is nudged. Blocks; FileNotFoundError: nothing of it is here."""
+        directory = files.open_directory(str(self.path(key)))
+        try:
+            files.write_text(directory, "stop", f"{round(grace_s * 1000)} {reason}")
+        finally:
+            os.close(directory)
 
     def directories(self) -> list[Path]:
-        """Of every attempt that left anything."""
-        return [path for path in self.root.iterdir() if path.is_dir() and not path.is_symlink()]
+        """Of every attempt that has one. Blocks."""
+        return [path for path in self._all_directories() if not path.name.startswith(".")]
+
+    def sweep(self) -> None:
+        """Removes what nobody will look at again: directories that shims had ready, and those of attempts without anything to read.
+        Only while no shim is idle. Blocks."""
+        silent = {directory_name(one.key) for one in self.entries() if one.ended is not None and one.ended.silent}
+        for path in list(self._all_directories()):
+            if path.name.startswith(".") or path.name in silent:
+                self.remove(path)
 
     def remove(self, path: Path) -> None:
-        """An attempt's directory with its logs and its work directory; links in there are removed, never followed."""
+        """An attempt's directory with its logs and its work directory; links in there are removed, never followed. Blocks."""
         assert path.parent == self.root, f"{path} is not an attempt's directory"
         shutil.rmtree(path, ignore_errors=True)
 
-    def _write(self, key: Key, name: str, content: dict[str, Any], *, durable: bool) -> None:
-        with _Opened(self.path(key)) as directory:
-            files.write_whole(directory, name, content, durable=durable)
+    def _all_directories(self) -> Iterator[Path]:
+        return (path for path in self.root.iterdir() if path.is_dir() and not path.is_symlink())
 
-    @staticmethod
-    def _outcome(path: Path) -> Outcome | None:
-        with _Opened(path) as directory:
-            content = files.read_whole(directory, "exit.json")
-        try:
-            return None if content is None else msgspec.convert(content, Outcome)
-        except msgspec.ValidationError:
-            return None  # spoilt: as good as not written
+
+def _lines_of(entry: Entry) -> Iterator[ledger.AnyLine]:
+    if entry.ordered is not None:
+        yield entry.ordered
+    if entry.ended is not None:
+        yield entry.ended
+    if entry.settled_at:
+        yield Settled(*entry.key, entry.settled_at)
 
 
 def make_directory(path: Path, mode: int) -> None:
@@ -167,22 +213,3 @@ def make_directory(path: Path, mode: int) -> None:
     with contextlib.suppress(FileExistsError):
         path.mkdir()
         path.chmod(mode)
-
-
-class _Opened:
-    """A directory's handle for a `with`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> int:
-        self._handle = files.open_directory(str(self._path))
-        return self._handle
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._handle)
-
-
-def _sync_directory(path: Path) -> None:
-    with _Opened(path) as handle:
-        os.fsync(handle)

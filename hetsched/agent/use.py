@@ -89,13 +89,3 @@ def _rounded_up(used: int, held: int) -> int:
         return -1
     steps = min(STEPS, -(-used * STEPS // held)) if held else STEPS
     return steps * held // STEPS
-
-
-def holds_of(environment: Mapping[str, str]) -> Holds:
-    """From what a task was told of itself (isolation.py): how an adopted attempt is known."""
-    devices = environment.get("HETSCHED_DEVICES", "").split(",")
-    return Holds(
-        cpu_milli=int(environment.get("HETSCHED_CPU_MILLI", "0")),
-        memory_bytes=int(environment.get("HETSCHED_MEMORY_BYTES", "0")),
-        devices=tuple(device.rpartition(":")[0] for device in devices if device),
-    )

@@ -1,4 +1,5 @@
-"""Which shims live: a pidfd each, readable the moment its shim is gone, however that happened.
+"""Shims by pidfd, readable the moment its shim is gone, however that happened: those of an earlier agent or spawner, who do not speak to
+us, and those that are nudged.
 
 A pidfd names one process for ever, so a nudge cannot hit whoever got its pid later.
 """
@@ -48,7 +49,7 @@ class Shims:
         return True
 
     def nudge(self, key: Key) -> None:
-        """ "Look at stop.json"."""
+        """Have it look whether it is to stop."""
         handle = self._handles.get(key)
         if handle is not None:
             try:
@@ -56,16 +57,18 @@ class Shims:
             except ProcessLookupError:
                 pass  # `_ended` is on its way
 
+    def release(self, key: Key) -> None:
+        """Looks away from one, if it was watched: its shim may do something else by now."""
+        handle = self._handles.pop(key, None)
+        if handle is not None:
+            asyncio.get_running_loop().remove_reader(handle)
+            os.close(handle)
+
     def close(self) -> None:
         """Looks away; the shims go on."""
         for key in list(self._handles):
-            self._release(key)
+            self.release(key)
 
     def _ended(self, key: Key) -> None:
-        self._release(key)
+        self.release(key)
         self._gone(key)
-
-    def _release(self, key: Key) -> None:
-        handle = self._handles.pop(key)
-        asyncio.get_running_loop().remove_reader(handle)
-        os.close(handle)

@@ -27,7 +27,7 @@ from hetsched.agent.records import Site
 from hetsched.agent.runner import Runner
 from hetsched.agent.shim import processes
 from hetsched.agent.shim.lease import Lease, now_ns
-from hetsched.agent.spool import Found, Spool, make_directory
+from hetsched.agent.spool import Spool, make_directory
 
 SESSION, EPOCH = 7, 1
 PATIENCE_S = 30.0  # of a machine that has much else to do
@@ -77,12 +77,13 @@ class Bench:
         directory: Path,
         *,
         cgroup: Path | None = None,
+        controllers: frozenset[str] = frozenset(),
         lease_s: float = 600.0,
         policy: Policy = Policy(allow_root=True),  # noqa: B008 (frozen)
     ) -> None:
         self.directory = directory
         make_directory(directory / "tasks", 0o711)
-        self.spool = Spool(directory / "tasks")
+        self.spool = Spool(directory)
         self.lease = Lease(str(directory / "lease"))
         self.lease.extend(now_ns() + int(lease_s * 1e9))
         self.said: list[Any] = []
@@ -93,6 +94,7 @@ class Bench:
             tasks=self.spool.root,
             lease=directory / "lease",
             cgroup=cgroup,
+            controllers=controllers,
             policy=policy,
             devices={
                 f"gpu-{n}": Visible(("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), f"GPU-{n}") for n in range(4)
@@ -120,13 +122,9 @@ class Bench:
     def stream(self, task: str, name: str = "stdout", attempt: int = 1) -> str:
         return (self.spool.path(Key(task, attempt)) / name).read_text()
 
-    def found(self, task: str, attempt: int = 1) -> Found:
-        found = self.spool.find(self.spool.path(Key(task, attempt)))
-        assert found is not None
-        return found
-
     async def shim_of(self, task: str) -> int:
-        return (await until(lambda: self.found(task).shim, f"the shim of {task}"))[0]
+        life = await until(lambda: self.spool.life(Key(task, 1)), f"the shim of {task}")
+        return life.shim[0]
 
     async def file(self, path: Path) -> str:
         """What a task wrote there, once it has."""

@@ -14,8 +14,11 @@ import pytest
 from hetsched import wire
 from hetsched.agent import adoption, runner
 from hetsched.agent.attempts import Key, Outcome
+from hetsched.agent.ledger import Ended, Forgotten, Ordered, Settled
 from hetsched.agent.main import EXIT_FIX_ME
+from hetsched.agent.records import Record
 from hetsched.agent.shim import processes
+from hetsched.agent.spawner import Unclear
 from hetsched.agent.spool import Spool
 from tests.agent_run.bench import AgentProcess, Bench, Daemon, alive, open_bench, order, stop, until
 
@@ -119,23 +122,24 @@ async def test_kill_after_kill_every_task_runs_once(
     assert sorted(lines) == sorted([f"{name} begin" for name in names] + [f"{name} end" for name in names])
 
 
-async def test_a_record_whose_shim_was_never_made_is_cleared_away(data_dir: Path) -> None:
-    spool = Spool(data_dir / "tasks")
-    spool.prepare(Key("t", 1), {"boot_id": "b", "argv": ["true"]})
-    (spool.root / "half.1").mkdir()
+async def test_an_order_that_no_shim_took_up_is_forgotten(data_dir: Path) -> None:
+    spool = Spool(data_dir)
+    spool.note(Ordered("t", 1, "b", ("true",)))
     assert adoption.look(spool, "b") == []
-    assert spool.directories() == []
+    assert spool.entries() == []
 
 
 async def test_after_a_reboot_everything_has_ended(data_dir: Path) -> None:
-    spool = Spool(data_dir / "tasks")
-    spool.prepare(Key("t", 1), {"boot_id": "before", "argv": ["true"]})
-    spool.prepare(Key("held", 1), {"boot_id": "before", "argv": None, "held_until_ns": None})
+    spool = Spool(data_dir)
+    spool.note(Ordered("t", 1, "before", ("true",)))
+    spool.note(Ordered("held", 1, "before", None))
     found = adoption.look(spool, "now")
     assert {one.row.key.task: one.row.outcome for one in found} == dict.fromkeys(
         ["t", "held"], Outcome(False, None, "node_rebooted")
     )
-    assert spool.outcome(Key("t", 1)) == Outcome(False, None, "node_rebooted")
+    spool.write(spool.noted())
+    again = Spool(data_dir).get(Key("t", 1))
+    assert again is not None and again.outcome == Outcome(False, None, "node_rebooted")
 
 
 async def test_a_shim_that_died_with_its_agent_is_found_out_and_its_tree_ended(data_dir: Path, tmp_path: Path) -> None:
@@ -155,11 +159,87 @@ async def test_a_shim_that_died_with_its_agent_is_found_out_and_its_tree_ended(d
         await after.runner.close()
 
 
+async def test_tasks_outlive_the_spawner_and_are_watched_and_stopped_as_before(bench: Bench, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    bench.start("ends", "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.02; done; exit 4")
+    bench.start("stopped", "sleep", "100")
+    started = await bench.started("stopped")
+    await bench.started("ends")
+    os.kill(bench.runner.spawner_pid, signal.SIGKILL)
+    await until(lambda: not bench.runner.spawner_pid, "the news of its death")
+    assert alive(started.pid)
+    bench.stop("stopped")
+    go.touch()
+    assert (await bench.ended("stopped")).reason == "cancelled"
+    assert (await bench.ended("ends")).reason == "exit 4"
+    assert (await bench.run("another", "true")).succeeded
+
+
+async def test_without_agent_and_spawner_the_lease_still_ends_the_task_and_its_end_is_found(data_dir: Path) -> None:
+    async with open_bench(data_dir, lease_s=1.0) as bench:
+        bench.start("t", "sh", "-c", "trap '' TERM; sleep 1000 & wait; wait", grace_s=0.1)
+        started = await bench.started("t")
+        spawner = bench.runner.spawner_pid
+        await bench.runner.close()
+        assert not alive(spawner)
+        await until(lambda: not alive(started.pid), "the end of the lease")
+        after = Bench(data_dir)
+        await after.runner.open()
+        row = after.runner.attempts.get(Key("t", 1))
+        outcome = await until(lambda: row.outcome, "its end")
+        assert outcome.reason == "lease"
+        await after.runner.close()
+
+
+async def test_a_shim_that_comes_late_to_another_agents_order_does_not_begin_it(bench: Bench, tmp_path: Path) -> None:
+    """The agent that has come meanwhile has said that it lacks the attempt, and it may run elsewhere by now."""
+    await bench.run("warm", "true")
+    shim = next(iter(processes.descendants(bench.runner.spawner_pid)))
+    os.kill(shim, signal.SIGSTOP)
+    bench.start("t", "touch", str(tmp_path / "ran"))
+    await until(lambda: bench.runner._orders, "the order on its way")
+    await asyncio.sleep(0.05)
+    bench.lease.renew_generation()
+    os.kill(shim, signal.SIGCONT)
+    await until(lambda: bench.runner._tries, "the shim's no")
+    assert not (tmp_path / "ran").exists()
+    assert bench.spool.life(Key("t", 1)) is None
+
+
+async def test_a_torn_or_unreadable_line_of_the_ledger_costs_only_itself(data_dir: Path) -> None:
+    spool = Spool(data_dir)
+    for task in ("a", "b", "c"):
+        spool.note(Ordered(task, 1, "boot", ("true",)))
+    spool.write(spool.noted())
+    spool.close()
+    text = (data_dir / "ledger").read_text()
+    (data_dir / "ledger").write_text(text.replace('"b"', "b") + '["ended","a",1,tr')
+    again = Spool(data_dir)
+    assert [entry.key.task for entry in again.entries()] == ["a", "c"]
+    again.note(Ended("a", 1, True, 0))
+    again.write(again.noted())
+    assert [entry.outcome for entry in Spool(data_dir).entries()] == [Outcome(True, 0), None]
+
+
+async def test_a_ledger_that_is_replaced_says_the_same(data_dir: Path) -> None:
+    spool = Spool(data_dir)
+    for number in range(100):
+        spool.note(Ordered(f"t{number}", 1, "boot", ("true",)))
+        spool.note(Ended(f"t{number}", 1, True, 0, "", True))
+        if number % 2:
+            spool.note(Settled(f"t{number}", 1, 5.0))
+    spool.note(Forgotten("t1", 1))
+    spool.write(spool.noted())
+    before = (data_dir / "ledger").stat().st_size
+    spool.replace(spool.whole())
+    assert (data_dir / "ledger").stat().st_size < before
+    assert Spool(data_dir).entries() == spool.entries()
+
+
 async def test_what_was_settled_is_not_told_again_and_does_not_run_again(data_dir: Path, tmp_path: Path) -> None:
     async with open_bench(data_dir) as bench:
         await bench.run("t", "sh", "-c", "exit 3")
         bench.runner.settle(Key("t", 1))
-        await until(lambda: bench.spool.is_settled(bench.spool.path(Key("t", 1))))
         assert adoption.look(bench.spool, processes.boot_id()) == []
         assert bench.spool.latest("t") == Key("t", 1)
         bench.said.clear()
@@ -167,7 +247,7 @@ async def test_what_was_settled_is_not_told_again_and_does_not_run_again(data_di
         assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("spoilt", ["attempt.json", "shim.pid", "exit.json", "everything"])
+@pytest.mark.parametrize("spoilt", ["someone else's life", "no life", "half an end", "everything"])
 async def test_a_directory_that_its_task_has_spoilt_harms_only_that_task(
     data_dir: Path, tmp_path: Path, spoilt: str
 ) -> None:
@@ -180,16 +260,23 @@ async def test_a_directory_that_its_task_has_spoilt_harms_only_that_task(
         await bench.started("t")
         await bench.runner.close()
         path = bench.spool.path(Key("t", 1))
-        if spoilt == "everything":
-            for file in path.glob("*.*"):
-                file.unlink()
-        else:
-            (path / spoilt).write_text('{"succeeded": "maybe", "pid": "x", "task": 5}')
+        life = (path / "life").read_bytes().rstrip(b"\0")
+        match spoilt:
+            case "someone else's life":
+                (path / "life").write_bytes(life.replace(b"t.1", b"u.1"))
+            case "no life":
+                (path / "life").write_text("maybe\n")
+            case "half an end":  # not believed: the shim will write a better one
+                (path / "life").write_bytes(life + b"ended 1 0 0 5.0 ")
+            case "everything":
+                for file in path.glob("*"):
+                    if file.is_file():
+                        file.unlink()
         after = Bench(data_dir)
         await after.runner.open()
         try:
             assert [key.task for key in after.runner.attempts.alive()].count("good") == 1
-            if spoilt == "exit.json":  # not believed: the shim will write a better one
+            if spoilt == "half an end":
                 after.stop("t", grace_s=0.0)
             ended = await after.ended("t")
             assert not ended.succeeded
@@ -200,7 +287,7 @@ async def test_a_directory_that_its_task_has_spoilt_harms_only_that_task(
 
 async def test_an_attempt_on_disk_that_memory_does_not_know_does_not_run_again(data_dir: Path, tmp_path: Path) -> None:
     async with open_bench(data_dir) as bench:
-        bench.spool.write_outcome(Key("t", 1), Outcome(True, 0, ""))
+        bench.spool.note(Ended("t", 1, True, 0))
         ended = await bench.run("t", "touch", str(tmp_path / "ran"))
         assert ended.succeeded
         assert not (tmp_path / "ran").exists()
@@ -209,18 +296,23 @@ async def test_an_attempt_on_disk_that_memory_does_not_know_does_not_run_again(d
 async def test_a_shim_that_never_comes_up_is_given_up_and_one_that_comes_late_finds_it_claimed(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "_LOOK_AFTER_S", 0.01)
+    monkeypatch.setattr(runner, "_LOOK_AGAIN_S", 0.01)
     monkeypatch.setattr(runner, "_TRIES", 3)
-    nursery, asked, heard = bench.runner._nursery, [], []
-    ask, hear = nursery.ask, nursery._heard
-    monkeypatch.setattr(nursery, "ask", asked.append)
-    monkeypatch.setattr(nursery, "_heard", lambda message: (heard.append(message), hear(message)))
+    spawner, asked, heard = bench.runner._spawner, [], []
+    ask, hear = spawner.ask, spawner._heard
+
+    def lose(order: int, record: Record) -> None:
+        asked.append((order, record))
+        asyncio.get_running_loop().call_soon(hear, [Unclear(order)])
+
+    monkeypatch.setattr(spawner, "ask", lose)
+    monkeypatch.setattr(spawner, "_heard", lambda news: (heard.extend(news), hear(news)))
     ended = await bench.run("t", "touch", str(tmp_path / "ran"))
     assert not ended.succeeded
     assert ended.reason.startswith("cannot_start: none of 3 shims came up; ")
     assert len(asked) == 3
-    ask(asked[0])
+    ask(*asked[0])
     await until(lambda: heard)
-    assert [message["event"] for message in heard] == ["claimed"]
+    assert heard == [Unclear(asked[0][0])]
     assert not (tmp_path / "ran").exists()
-    assert bench.spool.outcome(Key("t", 1)).reason == ended.reason
+    assert bench.spool.get(Key("t", 1)).outcome.reason == ended.reason

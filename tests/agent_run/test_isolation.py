@@ -164,8 +164,8 @@ async def test_another_user_gets_its_groups_a_home_and_a_directory_that_it_can_w
 @as_root
 async def test_another_user_cannot_read_what_the_agent_keeps(data_dir: Path) -> None:
     async with open_bench(data_dir, policy=Policy()) as bench:
-        files = "../attempt.json ../shim.pid ../../../lease"
-        ended = await bench.run("t", "sh", "-c", f"cat {files}; ls ..; echo x > ../stop.json")
+        files = "../life ../../../ledger ../../../lease"
+        ended = await bench.run("t", "sh", "-c", f"cat {files}; ls ..; echo x > ../stop")
         assert not ended.succeeded
         assert bench.stream("t") == ""
         assert bench.stream("t", "stderr").count("ermission denied") == 5

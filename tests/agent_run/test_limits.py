@@ -11,9 +11,8 @@ import pytest
 from hetsched.agent import delegation
 from hetsched.agent.delegation import controllers
 from hetsched.agent.records import limits_of
-from hetsched.agent.shim.tree import _limit
 from hetsched.model import parse_task
-from tests.agent_run.bench import order
+from tests.agent_run.bench import open_bench, order
 
 BOTH = frozenset({"cpu", "memory"})
 
@@ -51,12 +50,16 @@ def test_only_what_can_be_limited_is_written_for_the_shim() -> None:
     assert limits_of(order("t", "true"), BOTH) == {}
 
 
-def test_the_shim_writes_them_and_hands_the_controllers_down(tmp_path: Path) -> None:
-    own = group(group(tmp_path / "tasks") / "t")
-    _limit(str(own), {"cpu.max": "150000 100000", "memory.max": "4096"})
-    assert (own.parent / "cgroup.subtree_control").read_text() == "+cpu +memory"
-    assert (own / "cpu.max").read_text() == "150000 100000"
-    assert (own / "memory.max").read_text() == "4096"
+async def test_the_shim_writes_them_and_hands_the_controllers_down(data_dir: Path, tmp_path: Path) -> None:
+    """Into plain directories, which take any file; a real cgroup takes only its own."""
+    tasks = tmp_path / "tasks"
+    async with open_bench(data_dir, cgroup=tasks, controllers=BOTH) as bench:
+        await bench.run("t", "true", cpu_limit_milli=1500, memory_limit_bytes=4096)
+        own = tasks / "t.1"
+        assert (tasks / "cgroup.subtree_control").read_text() == "+cpu +memory"
+        assert (own / "cpu.max").read_text() == "150000 100000"
+        assert (own / "memory.max").read_text() == "4096"
+        assert (own / "cgroup.procs").read_text() == "0"
 
 
 def test_an_agent_alone_in_its_cgroup_steps_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from hetsched.agent.attempts import Key
-from hetsched.agent.shim import watch
 from tests.agent_run.bench import Bench, until
 
 
@@ -84,10 +82,10 @@ async def test_the_record_is_there_before_the_process(bench: Bench) -> None:
         "t",
         sys.executable,
         "-c",
-        "import json, os; print(json.load(open(os.environ['HETSCHED_ATTEMPT_DIR'] + '/attempt.json'))['attempt'])",
+        "import os; print(open(os.environ['HETSCHED_ATTEMPT_DIR'] + '/../../ledger').read())",
     )
     assert ended.succeeded, bench.stream("t", "stderr")
-    assert bench.stream("t") == "1\n"
+    assert bench.stream("t").startswith('["ordered","t",1,')
 
 
 async def test_a_task_starts_with_clean_signals_no_descriptors_and_its_own_session(bench: Bench) -> None:
@@ -113,17 +111,17 @@ async def test_many_at_once_all_end(bench: Bench) -> None:
     assert [ended.exit_code for ended in ends] == [number % 3 for number in range(60)]
 
 
-async def test_a_dead_nursery_is_replaced_and_no_start_is_lost(bench: Bench) -> None:
+async def test_a_dead_spawner_is_replaced_and_no_start_is_lost(bench: Bench) -> None:
     import os
     import signal
 
     await bench.run("first", "true")
-    os.kill(bench.runner.nursery_pid, signal.SIGKILL)
+    os.kill(bench.runner.spawner_pid, signal.SIGKILL)
     for number in range(5):
         bench.start(f"t{number}", "true")
     for number in range(5):
         assert (await bench.ended(f"t{number}")).succeeded
-    await until(lambda: bench.runner.nursery_pid, "another nursery")
+    await until(lambda: bench.runner.spawner_pid, "another spawner")
 
 
 async def test_a_held_attempt_has_no_process_and_ends_by_time(bench: Bench) -> None:
@@ -131,15 +129,30 @@ async def test_a_held_attempt_has_no_process_and_ends_by_time(bench: Bench) -> N
     started = await bench.started("t")
     assert started.pid == 0
     assert (await bench.ended("t")).succeeded
-    assert bench.found("t").shim is None
+    assert bench.spool.life(Key("t", 1)) is None
 
 
-def test_a_shim_whose_directory_is_gone_ends(data_dir: Path) -> None:
-    gone = data_dir / "gone"
-    gone.mkdir()
-    directory = os.open(gone, os.O_RDONLY)
-    try:
-        gone.rmdir()
-        watch.write_outcome(directory, watch.Outcome(True, 0, ""))  # returns, instead of trying for ever
-    finally:
-        os.close(directory)
+async def test_a_task_that_removes_its_own_directory_ends_like_any_other(bench: Bench) -> None:
+    ended = await bench.run("t", "sh", "-c", 'rm -r "$HETSCHED_ATTEMPT_DIR"; exit 3')
+    assert (ended.succeeded, ended.reason) == (False, "exit 3")
+    assert (await bench.run("u", "true")).succeeded
+
+
+async def test_what_a_task_left_is_not_there_for_the_next_one(bench: Bench) -> None:
+    """Shims keep the directory of a task that left nothing for the next one; only of such a one."""
+    look = "ls -A; ls -A .. | tr '\\n' ' '; stat -c '%s %a' ../stdout ../stderr ."
+    await bench.run("silent", "true")
+    await bench.run("t", "sh", "-c", look)
+    first = bench.stream("t")
+    for number, script in enumerate(
+        ("touch x", "echo said", "echo said >&2", "chmod 755 .", "ln ../stdout ../more", "rm ../stderr")
+    ):
+        await bench.run(f"u{number}", "sh", "-c", script)
+        await bench.run(f"v{number}", "sh", "-c", look)
+        assert bench.stream(f"v{number}") == first, script
+
+
+async def test_directories_of_silent_tasks_are_used_again(bench: Bench) -> None:
+    for number in range(30):
+        await bench.run(f"t{number}", "true")
+    assert len(bench.spool.directories()) < 5

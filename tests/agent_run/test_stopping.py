@@ -57,7 +57,7 @@ async def test_a_stop_ends_a_tree_that_ignores_sigterm_and_hides_a_daemon(bench:
 async def test_a_later_stop_may_shorten_the_grace(bench: Bench, tmp_path: Path) -> None:
     await stubborn(bench, tmp_path / "pids")
     bench.stop("t", grace_s=600, reason="preempted")
-    await until(lambda: (bench.spool.path(Key("t", 1)) / "stop.json").exists())
+    await until(lambda: (bench.spool.path(Key("t", 1)) / "stop").exists())
     bench.stop("t", grace_s=0.1, reason="cancelled")
     assert (await bench.ended("t")).reason == "preempted"
 
@@ -110,7 +110,7 @@ async def test_a_stop_of_an_unknown_attempt_is_answered_and_remembered(bench: Be
     bench.start("t", "touch", str(tmp_path / "ran"))
     await bench.run("other", "true")
     assert not (tmp_path / "ran").exists()
-    await until(lambda: bench.found("t").outcome is not None, "the tombstone on disk")
+    await until(lambda: '["ended","t",1' in (bench.directory / "ledger").read_text(), "the tombstone on disk")
 
 
 async def test_signals_to_the_agents_group_do_not_reach_shims_or_tasks(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from hetsched.agent.attempts import Holds, Key
 from hetsched.agent.measuring import measure
 from hetsched.agent.spool import directory_name
-from hetsched.agent.use import LOOKS, Look, Meter, Meters, holds_of
+from hetsched.agent.use import LOOKS, Look, Meter, Meters
 
 T1 = Key("t", 1)
 HOLDS = Holds(cpu_milli=16_000, memory_bytes=1600, devices=("gpu-0",))
@@ -63,12 +63,6 @@ def test_another_daemon_is_told_all_anew_and_who_has_ended_is_forgotten() -> Non
     assert (use.cpu_milli, use.memory_bytes) == (1000, 100)
     meters.see({}, {})
     assert meters.see({T1: Look(1000, 100)}, {T1: HOLDS}) == ()
-
-
-def test_an_adopted_attempt_is_known_by_its_environment() -> None:
-    environment = {"HETSCHED_CPU_MILLI": "16000", "HETSCHED_MEMORY_BYTES": "1600", "HETSCHED_DEVICES": "gpu-0:500"}
-    assert holds_of(environment) == HOLDS
-    assert holds_of({}) == Holds()
 
 
 def test_a_session_is_measured_with_all_its_processes() -> None:

@@ -1,8 +1,8 @@
 """Machines that run tasks: shims and processes without the operating system, and the table of what really lives.
 
-A shim here does what `hetsched.agent.shim` does, over the same files: claims the attempt, begins the task, obeys stop.json, the lease and
-the time limit, writes exit.json when all of it is dead. It outlives its agent. Killed, it takes the task's main process along; what that
-had forked lives on until somebody hunts it. `Truth` knows every process, and tells the auditor.
+A shim here does what `hetsched.agent.shim` does, over the same files: claims the attempt, begins the task, obeys `stop`, the lease and
+the time limit, writes the end into its `life` when all of it is dead. It outlives its agent. Killed, it takes the task's main process
+along; what that had forked lives on until somebody hunts it. `Truth` knows every process, and tells the auditor.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 from hetsched.agent.attempts import Key
-from hetsched.agent.shim import files, lease
-from hetsched.agent.spool import Found
+from hetsched.agent.hunt import Marks
+from hetsched.agent.records import Record
+from hetsched.agent.shim import lease
+from hetsched.agent.spawner import Ended, News, Started, Unclear
+from hetsched.agent.spool import key_of
 from tests.simulation.clockwork import CURRENT, Machine, Process
 
 LOOK_S = 5.0
@@ -94,16 +96,22 @@ class Node(Machine):
 class Shim:
     """One attempt's shim. `gone` is called when it is no more, however that happened."""
 
-    def __init__(self, node: Node, directory: Path, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, node: Node, tasks: Path, number: int, record: Record, generation: int, tell: Callable[[News], None]
+    ) -> None:
         self.node = node
-        self.directory = directory
+        self.directory = tasks / record.name
         self.pid = next(node.truth.pids)
         self.gone: list[Callable[[], None]] = []
         self.run_of_task: Run | None = None
+        self._number = number
+        self._record = record
+        self._generation = generation
         self._tell = tell
+        self._lease = os.open(tasks.parent / "lease", os.O_RDONLY)
         process = CURRENT.get()
         assert process is not None
-        self.process = Process(process.loop, node, f"shim of {directory.name}")
+        self.process = Process(process.loop, node, f"shim of {record.name}")
         self.process.at_death.append(self._died)
         self._nudged = asyncio.Event()
         node.shims[self.pid] = self
@@ -115,99 +123,89 @@ class Shim:
 
     async def _live(self) -> None:
         with contextlib.suppress(FileNotFoundError):
-            handle = files.open_directory(str(self.directory))
-            try:
-                await self._work(handle)
-            finally:
-                os.close(handle)
+            await self._work()
         self.process.loop.call_outside(self.process.kill)
 
-    async def _work(self, handle: int) -> None:
-        name = self.directory.name
-        record = files.read_whole(handle, "attempt.json")
-        assert record is not None, "the agent writes the record before it gives the order"
-        if not files.create_whole(handle, "shim.pid", {"pid": self.pid, "start_time": 1, "name": name}):
-            self._tell({"key": name, "event": "claimed"})
+    async def _work(self) -> None:
+        try:
+            self.directory.mkdir()
+        except FileExistsError:
+            self._tell(Unclear(self._number))
+            return
+        life = self.directory / "life"
+        life.write_text(f"{self.directory.name} {self.pid} 1\n")
+        if _generation(self._lease) != self._generation:
+            life.unlink()
+            self.directory.rmdir()
+            self._tell(Unclear(self._number))
             return
         await asyncio.sleep(0.002)
-        outcome = await self._run(handle, record)
+        end = await self._run(life)
+        code = -1 if end.exit_code is None else end.exit_code
+        with life.open("a") as file:
+            file.write(f"ended {end.succeeded:d} {code} 0 0.0 {end.reason}\n")
+        self._tell(end)
+
+    async def _run(self, life: Path) -> Ended:
+        loop, record = self.process.loop, self._record
+        why = self._why(None)
+        if why is not None:
+            return Ended(self._number, False, None, why[0], False)
+        _, seconds, code, stubborn, forks = record.argv
+        key = key_of(record.name)
+        assert key is not None
+        run = Run(self.node, key, self.node.devices_of.get(key, ()), next(self.node.truth.pids), forks == "forks")
+        self.run_of_task = run
+        self.node.truth.begin(run, loop.true_s)
+        with life.open("a") as file:
+            file.write(f"started {run.pid} 0.0\n")
+        self._tell(Started(self._number, (self.pid, 1), run.pid, 0.0))
+        begun_s = loop.time()
+        limit_s = None if record.time_limit_s is None else begun_s + record.time_limit_s
+        end_s, reason, kill_s = begun_s + float(seconds), "", None
         while True:
-            try:
-                files.write_whole(handle, "exit.json", {**outcome, "ended_at": 0.0}, durable=True)
+            now_s = loop.time()
+            if now_s >= min(end_s, kill_s or end_s):
                 break
-            except FileNotFoundError:
-                return
-            except OSError:
-                await asyncio.sleep(1.0)
-        self._tell({"key": name, "event": "ended"})
+            why = self._why(limit_s)
+            if why is not None and kill_s is None:
+                reason = why[0]
+                kill_s = now_s + (why[1] if stubborn == "stubborn" else min(why[1], 0.05))
+            wakes = [end_s, now_s + LOOK_S]
+            wakes += [lease.read_deadline(self._lease) / 1e9, limit_s or end_s] if kill_s is None else [kill_s]
+            wake_s = min(wakes)
+            self._nudged.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.001, wake_s - now_s)):
+                    await self._nudged.wait()
+        self.node.truth.end(run)
+        if reason:
+            return Ended(self._number, False, None, reason, False)
+        return Ended(self._number, code == "0", int(code), "" if code == "0" else f"exit {code}", False)
 
-    async def _run(self, handle: int, record: dict[str, Any]) -> dict[str, Any]:
-        loop, lease_file = self.process.loop, os.open(record["lease"], os.O_RDONLY)
-        try:
-            why = self._why(handle, record, lease_file, None)
-            if why is not None:
-                return {"succeeded": False, "exit_code": None, "reason": why[0]}
-            _, seconds, code, stubborn, forks = record["argv"]
-            key = Key(record["task"], record["attempt"])
-            run = Run(self.node, key, self.node.devices_of.get(key, ()), next(self.node.truth.pids), forks == "forks")
-            self.run_of_task = run
-            self.node.truth.begin(run, loop.true_s)
-            content = {"pid": run.pid, "start_time": 1, "started_at": 0.0}
-            files.write_whole(handle, "started.json", content, durable=False)
-            self._tell(
-                {
-                    "key": self.directory.name,
-                    "event": "started",
-                    "shim": self.pid,
-                    "shim_start_time": 1,
-                    "pid": run.pid,
-                    "at": 0.0,
-                }
-            )
-            begun_s = loop.time()
-            limit_s = None if record["time_limit_s"] is None else begun_s + record["time_limit_s"]
-            end_s, reason, kill_s = begun_s + float(seconds), "", None
-            while True:
-                now_s = loop.time()
-                if now_s >= min(end_s, kill_s or end_s):
-                    break
-                why = self._why(handle, record, lease_file, limit_s)
-                if why is not None and kill_s is None:
-                    reason = why[0]
-                    kill_s = now_s + (why[1] if stubborn == "stubborn" else min(why[1], 0.05))
-                wakes = [end_s, now_s + LOOK_S]
-                wakes += [lease.read_deadline(lease_file) / 1e9, limit_s or end_s] if kill_s is None else [kill_s]
-                wake_s = min(wakes)
-                self._nudged.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(max(0.001, wake_s - now_s)):
-                        await self._nudged.wait()
-            self.node.truth.end(run)
-            if reason:
-                return {"succeeded": False, "exit_code": None, "reason": reason}
-            return {"succeeded": code == "0", "exit_code": int(code), "reason": "" if code == "0" else f"exit {code}"}
-        finally:
-            os.close(lease_file)
-
-    def _why(
-        self, handle: int, record: dict[str, Any], lease_file: int, limit_s: float | None
-    ) -> tuple[str, float] | None:
-        stop = files.read_whole(handle, "stop.json")
-        if stop is not None:
-            return stop["reason"], stop["grace_s"]
-        if lease.now_ns() >= lease.read_deadline(lease_file):
-            return "lease", record["grace_s"]
+    def _why(self, limit_s: float | None) -> tuple[str, float] | None:
+        with contextlib.suppress(FileNotFoundError):
+            grace_ms, reason = (self.directory / "stop").read_text().split(" ", 1)
+            return reason, int(grace_ms) / 1000
+        if lease.now_ns() >= lease.read_deadline(self._lease):
+            return "lease", self._record.grace_s
         if limit_s is not None and self.process.loop.time() >= limit_s:
-            return "time_limit", record["grace_s"]
+            return "time_limit", self._record.grace_s
         return None
 
     def _died(self) -> None:
+        os.close(self._lease)
         self.node.shims.pop(self.pid, None)
         run = self.run_of_task
         if run is not None and run.alive and not run.forked:
             self.node.truth.end(run)  # the main process dies with its shim; what it forked does not
         for call in self.gone:
             call()
+        self._tell(Unclear(self._number))  # nothing, to who has heard the end
+
+
+def _generation(handle: int) -> int:
+    return int.from_bytes(os.pread(handle, 8, 16), "little")
 
 
 # ---------------------------------------------------------------------- in the place of the agent's hands
@@ -219,12 +217,20 @@ def _node() -> Node:
     return process.machine
 
 
-class Nursery:
-    """Stands for `hetsched.agent.nursery.Nursery`: an order that was given is obeyed, whatever becomes of the agent."""
+class Spawner:
+    """Stands for `hetsched.agent.spawner.Spawner`: an order that was given is obeyed, whatever becomes of the agent."""
 
-    def __init__(self, errors: Path, descriptors: tuple[int, int], heard: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        tasks: Path,
+        lease: Path,
+        errors: Path,
+        descriptors: tuple[int, int],
+        heard: Callable[[list[News]], None],
+    ) -> None:
         self.errors = errors
         self.pid = 1
+        self._tasks = tasks
         self._heard = heard
         process = CURRENT.get()
         assert process is not None
@@ -232,23 +238,29 @@ class Nursery:
         self._node = _node()
         self._closed = False
 
-    def ask(self, attempt_directory: Path) -> None:
+    def ask(self, order: int, record: Record) -> None:
         boots, node = self._node.boots, self._node
+        handle = os.open(self._tasks.parent / "lease", os.O_RDONLY)
+        generation = _generation(handle)
+        os.close(handle)
 
         def begin() -> None:
             if node.boots == boots:
-                helper = Process(self._agent.loop, node, "nursery")
-                helper.context.run(Shim, node, attempt_directory, self._told)
+                helper = Process(self._agent.loop, node, "spawner")
+                helper.context.run(Shim, node, self._tasks, order, record, generation, self._told)
                 helper.kill()
 
         self._agent.loop.call_outside(begin, after_s=0.003)
 
+    def known(self, order: int) -> None:
+        pass
+
     def close(self) -> None:
         self._closed = True
 
-    def _told(self, message: dict[str, Any]) -> None:
+    def _told(self, news: News) -> None:
         if not self._closed and self._agent.alive:
-            self._agent.loop.call_soon(self._heard, message, context=self._agent.context.copy())
+            self._agent.loop.call_soon(self._heard, [news], context=self._agent.context.copy())
 
 
 class Shims:
@@ -279,6 +291,9 @@ class Shims:
         if shim is not None:
             shim.nudge()
 
+    def release(self, key: Key) -> None:
+        self._watched.pop(key, None)
+
     def close(self) -> None:
         self._watched.clear()
 
@@ -291,10 +306,10 @@ class Shims:
             self._gone(key)
 
 
-def survivors(found: Found, directory: Path) -> list[int]:
+def survivors(marks: Marks) -> list[int]:
     """Stands for `hunt.survivors`."""
     node = _node()
-    return sorted(run.pid for run in node.truth.runs.values() if run.machine is node and run.key == found.key)
+    return sorted(run.pid for run in node.truth.runs.values() if run.machine is node and run.key == marks.key)
 
 
 def _send(pid: int, number: int) -> None:

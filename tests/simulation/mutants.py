@@ -23,6 +23,7 @@ from hetsched._core import NONE
 from hetsched.agent import link as agent_link
 from hetsched.agent import runner as agent_runner
 from hetsched.agent.attempts import Attempts, Key, Outcome
+from hetsched.agent.shim.lease import Lease
 from hetsched.agent.spool import Spool
 from hetsched.daemon.daemon import Daemon
 from hetsched.daemon.links import Links
@@ -389,18 +390,15 @@ def lease_for_ever(put: Put) -> None:
 @mutant
 def starts_twice(put: Put) -> None:
     """What was here before is begun again."""
-    prepare = Spool.prepare
+    begin = agent_runner.Runner._begin
 
-    def again(self: Spool, key: Key, record: Any) -> None:
-        path = self.path(key)
-        if path.exists():
-            for name in ("shim.pid", "exit.json", "started.json", "stop.json", "settled"):
-                (path / name).unlink(missing_ok=True)
-            self._write(key, "attempt.json", {"task": key.task, "attempt": key.attempt, **record}, durable=True)
-        else:
-            prepare(self, key, record)
+    def again(self: Any, order: Any) -> None:
+        key = Key(order.task, order.attempt)
+        self._spool._entries.pop(key, None)
+        self._spool.remove(self._spool.path(key))
+        begin(self, order)
 
-    put(Spool, "prepare", again)
+    put(agent_runner.Runner, "_begin", again)
 
 
 @mutant
@@ -427,7 +425,7 @@ def what_was_begun_is_forgotten(put: Put) -> None:
 @mutant
 def never_begun_is_believed(put: Put) -> None:
     """An adopted attempt without a shim is taken for never begun, but a late shim may still come."""
-    put(Spool, "take_from_shims", lambda self, key: True)
+    put(Lease, "renew_generation", lambda self: None)
 
 
 @mutant
@@ -455,7 +453,7 @@ def a_dead_shim_is_a_success(put: Put) -> None:
 def stops_are_not_obeyed(put: Put) -> None:
     """The agent says it stopped what lives on."""
 
-    async def lazy(self: Any, key: Key, reason: str, grace_s: float) -> None:
+    def lazy(self: Any, key: Key, reason: str, grace_s: float) -> None:
         self._do(self.attempts.ended(key, Outcome(False, None, reason)))
 
     put(agent_runner.Runner, "_halt", lazy)
@@ -465,7 +463,11 @@ def stops_are_not_obeyed(put: Put) -> None:
 def another_boot_is_this_boot(put: Put) -> None:
     """Attempts of before a reboot are taken to live."""
     adopt = adoption._adopt
-    put(adoption, "_adopt", lambda found, spool, boot_id: adopt(found, spool, found.record.get("boot_id", boot_id)))
+
+    def same(entry: Any, spool: Spool, boot_id: str) -> Any:
+        return adopt(entry, spool, entry.ordered.boot_id if entry.ordered else boot_id)
+
+    put(adoption, "_adopt", same)
     put(nodes_module.Nodes, "_lose", lambda self, node, reason: None)
 
 

@@ -1,23 +1,29 @@
-"""The shim: one small process per task that outlives the agent, ends the task's whole tree, and holds its exit and its logs.
+"""The shim: a small process beside each task that outlives the agent, ends the task's whole tree, and holds its exit and its logs.
 
-Only the standard library, and little of it: a shim's memory is what is imported here. Files of an attempt, all in its directory:
+`hs-spawner` (C, in `c/`, built by setup.py) keeps shims ready and hands them the agent's orders; a shim takes one attempt at a time. The
+Python files here are the agent's side of what the two share. Order of writes for one attempt, in the agent's directory:
 
-    attempt.json   what to run; written by the agent and on disk before anything is started
-    shim.pid       who watches it; its creation is exclusive, so an attempt has one shim in all its life
-    started.json   the task's process, once exec has succeeded
-    stop.json      the wish to end it; a SIGUSR1 to the shim says "look"
-    stdout stderr  what it said
-    exit.json      how it ended; on disk before the shim leaves
-    work/          where it runs if it names no directory
+    ledger         "ordered", on disk (fsync) before anybody is asked to begin it         the agent
+    tasks/NAME/    appears once, by a rename: the claim; in it                            the shim
+      life         who watches it; its process, when it has lasted for 3 ms; how it ended, before that is said
+      stdout stderr work/
+      stop         the wish to end it; a SIGUSR1 to the shim says "look"                  the agent
+    ledger         "ended", then "settled" when the daemon has it                         the agent
 
-*Why one shim per task, and why forked (2026-11-29).* Measured on a busy 2-core machine, for `true`, from order to durable end:
+An end that nobody listens to is fsynced by the shim itself. What a task leaves nothing in (no output, no files) is used again for the
+shim's next task, once the ledger has the end; see c/place.c.
 
-    a fresh interpreter per task (`python -I -S`)   17 ms until its first line, 4.1 MB of memory of its own
-    a shim forked from the nursery (this)           8 ms of processor in all, 1.6 MB of its own; 215 tasks a second end to end
-    fork and exec alone, without any shim           2 ms: what a single supervisor for the node would come close to
+*Why shims that are kept ready (2026-11-30).* Measured with `true` on a busy 2-core machine, processor time a task in µs, in one run:
 
-A supervisor is cheapest, but its death takes every task of the node along, or leaves them without lease, limit and exit code; a
-task is worth 6 ms and 1.6 MB to us. A shim is forked from a *nursery*, an interpreter started once by the agent, which has imported
-everything already. The nursery holds nothing: when the agent dies it leaves, when it is killed the agent starts another, and
-shims notice neither. `tests/agent_run/test_start_rate.py` prints the present figures.
+    fork and exec alone, a single supervisor for the node      691
+    a shim forked for each task                                896
+    a shim kept ready, woken by a message                      686
+
+A supervisor would be as cheap, but its death would take every task of the node along, or leave them without lease, limit and exit
+code; and an orphan that has left its session and cleaned its environment is nobody's child in particular there. A shim is subreaper of
+one task only: "no child left" proves that the tree is dead, and what a shim's death costs is one task (its first process dies with it,
+the agent hunts the rest). Before, a shim was forked from a Python process for each task: 8 ms of processor, 1.6 MB.
+
+The spawner holds nothing: when the agent dies it leaves, when it is killed the agent starts another, and shims at work notice neither.
+`tests/agent_run/test_start_rate.py` prints what a shim weighs, `loadtest/bench_processes.py` what a task costs.
 """

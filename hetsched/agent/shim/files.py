@@ -1,4 +1,4 @@
-"""Whole files or none: what the agent and the shim tell each other through an attempt's directory.
+"""Whole files or none: who the agent is, and what it wishes of a shim.
 
 Promises: a reader never sees half a file; with `durable`, the content survives a power loss once the call has returned.
 """
@@ -11,25 +11,17 @@ from typing import Any
 
 
 def write_whole(directory: int, name: str, content: dict[str, Any], *, durable: bool) -> None:
-    """Writes `name` in the open directory, replacing it at once. Raises OSError (a full disk, a directory that is gone)."""
+    """Writes `name` in the open directory as JSON, replacing it at once. Raises OSError (a full disk, a directory that is gone)."""
+    write_text(directory, name, json.dumps(content), durable=durable)
+
+
+def write_text(directory: int, name: str, text: str, *, durable: bool = False) -> None:
+    """Likewise, as it is."""
     temporary = f".{name}.{os.getpid()}"
-    _write(directory, temporary, content, durable)
+    _write(directory, temporary, text, durable)
     os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
     if durable:
         os.fsync(directory)
-
-
-def create_whole(directory: int, name: str, content: dict[str, Any]) -> bool:
-    """Writes `name` unless it is there already; whoever gets True is the only one who ever does."""
-    temporary = f".{name}.{os.getpid()}"
-    _write(directory, temporary, content, durable=False)
-    try:
-        os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except FileExistsError:
-        return False
-    finally:
-        os.unlink(temporary, dir_fd=directory)
-    return True
 
 
 def read_whole(directory: int, name: str) -> dict[str, Any] | None:
@@ -51,12 +43,12 @@ def open_directory(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def _write(directory: int, name: str, content: dict[str, Any], durable: bool) -> None:
+def _write(directory: int, name: str, text: str, durable: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(name, flags, 0o600, dir_fd=directory)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(json.dumps(content).encode())
+            file.write(text.encode())
             file.flush()
             if durable:
                 os.fsync(file.fileno())

@@ -2,7 +2,8 @@
 
 The clock is CLOCK_BOOTTIME: the same for every process of the machine, never set back, and it goes on while the machine sleeps.
 (CLOCK_MONOTONIC stands still in a suspended laptop, which would then wake up and go on with what runs elsewhere by now.)
-The file holds the deadline in nanoseconds and its complement, so that a reader can tell a torn read from a deadline.
+The file holds the deadline in nanoseconds and its complement, so that a reader can tell a torn read from a deadline. Then a number that
+every agent makes anew, its *generation*: what an agent before it ordered and no shim has begun yet, none will begin.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import struct
 import time
 
 _FORMAT = struct.Struct("<QQ")
+_GENERATION = struct.Struct("<Q")
 _ALL_ONES = 2**64 - 1
 
 
@@ -47,6 +49,10 @@ class Lease:
     def forget(self) -> None:
         """What the file says is of another boot: its clock began anew."""
         self._set(0)
+
+    def renew_generation(self) -> None:
+        """From now on nothing begins that was ordered before."""
+        os.pwrite(self._handle, _GENERATION.pack(now_ns()), _FORMAT.size)
 
     def left_ns(self) -> int:
         """Negative: over."""
