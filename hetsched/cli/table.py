@@ -57,6 +57,7 @@ TABLE: dict[str, Entry] = {
     "journal inspect": Entry("journal", "say what is in a journal, and which frame is damaged"),
     "journal export": Entry("journal", "write its frames out in words, one JSON object a line"),
     "journal truncate": Entry("journal", "cut a damaged journal behind its last good frame"),
+    "replay": Entry("replay", "rebuild the state at a moment, and explain what was decided then"),
     "handover": Entry("handover", "let a standby lead"),
     "serve": Entry("serve", "run the daemon"),
     "agent": Entry("agent", "run the agent of this machine"),

@@ -19,11 +19,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _why(options: argparse.Namespace) -> int:
     answer = client_of(options).explain(options.id)
-    emit_json(answer) if options.json else _tell(answer)
+    emit_json(answer) if options.json else tell_explanation(answer)
     return exits.OK
 
 
-def _tell(answer: dict[str, Any]) -> None:
+def tell_explanation(answer: dict[str, Any]) -> None:
+    """For people."""
     state, reason = answer.get("state", ""), answer.get("reason", "")
     emit(one_line(f"{answer.get('id', '')} is {state}" + (f": {reason}" if reason not in ("", state) else "")))
     emit("  " + one_line(answer.get("detail", "")))

@@ -249,6 +249,14 @@ class Scheduler:
         self.window.open(0)
         self.world.capacity_changed = True  # both lanes are decided once: a reservation of the one holds in the other
 
+    def look(self, now_ns: int) -> None:
+        """Work out prices and ranks for questions about this state, and decide nothing."""
+        self.world.now_ns = now_ns
+        self.core.begin(now_ns)
+        if self._pricer is not None:
+            self._pricer.turn()
+        self.world.ranking.refresh()
+
     def snapshot(self) -> bytes:
         """The whole state, to be given to `restore`."""
         return snapshot.save(self.books)

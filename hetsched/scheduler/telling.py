@@ -67,9 +67,14 @@ def is_told(fact: Fact) -> bool:
     return bool(fact[0] != _core.F_TURN)
 
 
-def tell(facts: bytes) -> Iterator[dict[str, Any]]:
+def facts(frame: bytes) -> list[Fact]:
+    """Those of a frame that say something."""
+    return [fact for _, _, fact in split_facts(frame) if is_told(fact)]
+
+
+def tell(frame: bytes) -> Iterator[dict[str, Any]]:
     """Every fact of a frame, without books. With books they are told one by one, while the frame is applied (`snapshot.stepwise`)."""
-    return (tell_one(None, fact) for _, _, fact in split_facts(facts) if is_told(fact))
+    return (tell_one(None, fact) for fact in facts(frame))
 
 
 def tell_one(books: Books | None, fact: Fact) -> dict[str, Any]:
