@@ -2,7 +2,7 @@
 
 The rooms, from outside to inside; a room imports from its own column or from one to the right, never to the left:
 
-    cli client demo loadtest │ api daemon agent store │ scheduler sim policy │ model errors config metrics … │ _core _scan
+    cli client demo doctor loadtest │ api daemon agent store │ scheduler sim policy │ model errors config metrics … │ _core _scan
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 COLUMNS = (
-    ("cli", "client", "demo", "loadtest", "__main__"),
+    ("cli", "client", "demo", "doctor", "loadtest", "__main__"),
     ("api", "daemon", "agent", "store"),
     ("scheduler", "sim", "policy"),
     ("model", "quantity", "errors", "config", "metrics", "wire", "sdnotify"),

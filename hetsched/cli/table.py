@@ -59,6 +59,7 @@ TABLE: dict[str, Entry] = {
     "journal truncate": Entry("journal", "cut a damaged journal behind its last good frame"),
     "replay": Entry("replay", "rebuild the state at a moment, and explain what was decided then"),
     "handover": Entry("handover", "let a standby lead"),
+    "doctor": Entry("doctor", "say whether this machine is fit, and the fix where it is not"),
     "serve": Entry("serve", "run the daemon"),
     "agent": Entry("agent", "run the agent of this machine"),
     "demo": Entry("local", "a daemon, agents and a mixed workload on this machine"),
