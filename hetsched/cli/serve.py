@@ -11,7 +11,11 @@ from hetsched.cli.table import Command
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML; configs/hetsched.toml shows every key")
     parser.add_argument("--listen", metavar="HOST:PORT", help="127.0.0.1:0 picks a port")
-    parser.add_argument("--store", metavar="URL", help="embedded: (default), redis://…, rediss://…, unix://…, memory:")
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        help="embedded: (default), redis://…, rediss://…, unix://…, redis+sentinel://…, memory:",
+    )
     parser.add_argument("--data", type=Path, metavar="DIR", help="store, tokens, logs and identity (HETSCHED_DATA)")
     parser.add_argument("--set", action="append", default=[], metavar="a.b=c", help="a key over the file; may repeat")
     parser.add_argument(

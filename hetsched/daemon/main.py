@@ -7,9 +7,9 @@ The listener opens early, so that a port in use is found before an older daemon 
 nothing; the address is printed and published only once ready, or standing by. SIGTERM: nothing new is taken, the turns under way become
 durable and are answered, the state is snapshotted, the lead given up, the store closed. No task is ever stopped by it.
 
-A leader that was deposed, or has handed over, begins again at the store, in the same process: what is in its memory may be ahead of what
-anybody was told, so all of it is dropped and the journal followed. *Why not exit:* measured, it stands by again at once and not after
-a start of Python and the service manager's pause, and it needs no service manager.
+A leader that was deposed, whose store has another primary now, or that has handed over, begins again at the store, in the same process:
+what is in its memory may be ahead of what anybody was told, so all of it is dropped and the journal read. *Why not exit:* measured, it
+stands by again at once and not after a start of Python and the service manager's pause, and it needs no service manager.
 
 A journal that cannot be read to its end is no reason to die and be started again for ever: see safe.py.
 """
@@ -42,7 +42,7 @@ from hetsched.daemon.safe import SafeMode, safe_mode
 from hetsched.daemon.signals import Signals, Supervisor
 from hetsched.daemon.standby import Standby
 from hetsched.errors import ConfigError, Deposed, StoreLost, Unavailable
-from hetsched.store import JournalCorrupt, Led, Store, open_store, without_secrets
+from hetsched.store import JournalCorrupt, Led, Moved, Regressed, Store, open_store, without_secrets
 from hetsched.store import Standby as StoreStandby
 
 if TYPE_CHECKING:
@@ -162,11 +162,6 @@ class Service:
                 code = await self._live(Life(store, scorers, desk, listener, signals, data, url, advertised))
                 if code is not None:
                     return code
-            except Deposed as error:
-                if not store.shared:
-                    raise
-                self._failovers["deposed"] += 1
-                log.warning("%s; this one stands by", error)
             finally:
                 await store.close()
             desk.recover()
@@ -204,6 +199,12 @@ class Service:
         log.info("recovered in %.3f s, epoch %d, journal at %s", took_s, opened.epoch, opened.frames.at.id)
         try:
             return await (self._lead(daemon, life) if safe is None else self._show_prefix(daemon, life))
+        except (Deposed, Moved, Regressed) as error:
+            if not life.store.shared:
+                raise
+            self._failovers[_CHANGES[type(error)]] += 1
+            log.warning("%s; beginning again at the store", error)
+            return None
         finally:
             daemon.planner.close()
 
@@ -349,6 +350,9 @@ class Service:
             turning.cancel()
             await asyncio.gather(turning, return_exceptions=True)
         return bool(done) and turning.exception() is None
+
+
+_CHANGES: dict[type[StoreLost], str] = {Deposed: "deposed", Moved: "store_moved", Regressed: "store_regressed"}
 
 
 class Life(NamedTuple):

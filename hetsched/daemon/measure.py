@@ -108,7 +108,9 @@ class Measure:
 
 # ---------------------------------------------------------------------- gauges
 
-FAILOVERS = "Changes of leader that this process took part in: took_over, handed_over, deposed"
+FAILOVERS = (
+    "Changes of leader that this process took part in: took_over, handed_over, deposed, store_moved, store_regressed"
+)
 
 
 def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:

@@ -9,7 +9,8 @@ Several daemons on one store: `open` raises Led for all but one, and they follow
 
 Inside, from the face to the bytes: `base` (the promises) · `journal` (all of it together) · `appender` (the lane) · `frame`,
 `frames`, `snapshot`, `identity` (formats) · `follower`, `succession` (standbys, and who leads) · `archive`, `surgery` (without a
-daemon) · `backend` (the inner seam) · `redis`, `redis_link`, `redis_succession`, `scripts`, `embedded`, `server`, `launcher`, `memory`.
+daemon) · `backend` (the inner seam) · `redis`, `redis_link`, `redis_succession`,
+`sentinel`, `scripts`, `embedded`, `server`, `launcher`, `memory`.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from hetsched.store.base import (
     JournalCorrupt,
     Leader,
     Led,
+    Moved,
     NewerVersion,
     Opened,
     Position,
+    Regressed,
     SnapshotLost,
     Standby,
     Store,
@@ -45,6 +48,7 @@ from hetsched.store.identity import DirectoryLock, Identity, holder_of
 from hetsched.store.journal import Journal
 from hetsched.store.memory import Faults, MemoryBackend, MemoryServer
 from hetsched.store.redis import RedisBackend, connection_pool
+from hetsched.store.sentinel import SentinelBackend
 from hetsched.store.succession import Candidate
 
 __all__ = [
@@ -61,10 +65,12 @@ __all__ = [
     "Leader",
     "Led",
     "MemoryServer",
+    "Moved",
     "NewerVersion",
     "Opened",
     "Outrun",
     "Position",
+    "Regressed",
     "SnapshotLost",
     "Standby",
     "Store",
@@ -75,8 +81,8 @@ __all__ = [
     "without_secrets",
 ]
 
-SERVED = ("redis", "rediss", "unix")
-NOT_YET = ("redis+sentinel", "redis+cluster")
+SERVED = ("redis", "rediss", "unix", "redis+sentinel")
+NOT_YET = ("redis+cluster",)
 
 
 async def open_store(url: str, data_dir: Path, config: Config, *, name: str = "", address: str = "") -> Store:
@@ -107,7 +113,10 @@ def memory_store(server: MemoryServer, config: Config) -> Store:
 
 def backend_of(url: str, data_dir: Path, config: Config) -> RedisBackend:
     """Who keeps the bytes at `url`. Raises ConfigError."""
-    if _check_scheme(url) != "embedded":
+    scheme = _check_scheme(url)
+    if scheme == "redis+sentinel":
+        return SentinelBackend(url, config.store.durability == "replicated")
+    if scheme != "embedded":
         return RedisBackend(connection_pool(url), config.store.durability == "replicated")
     if config.store.durability == "replicated":
         raise ConfigError(
@@ -139,7 +148,9 @@ def _check_scheme(url: str) -> str:
     if scheme in NOT_YET:
         raise ConfigError(f"store.url: {scheme}:// is not supported yet; name one server, redis://HOST:PORT")
     if scheme != "embedded" and scheme not in SERVED:
-        raise ConfigError(f"store.url: {url!r} is none of embedded:, redis://, rediss://, unix://, memory:")
+        raise ConfigError(
+            f"store.url: {url!r} is none of embedded:, redis://, rediss://, unix://, redis+sentinel://, memory:"
+        )
     return scheme
 
 

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 
 from hetsched.errors import Deposed, StoreLost
 from hetsched.store.backend import Answer, Link, Verdict
-from hetsched.store.base import Position, Unreachable
+from hetsched.store.base import Position, Regressed, Unreachable
 from hetsched.store.ending import end
 from hetsched.store.frame import Frame, encode
 from hetsched.store.patience import Backoff
@@ -208,13 +208,13 @@ class Appender:
             case Answer.DEPOSED:
                 return Deposed(f"frame {frame_id}: a higher epoch leads, the journal is at {verdict.detail}")
             case Answer.BEHIND:
-                return StoreLost(
+                return Regressed(
                     f"frame {frame_id}: the store is at {verdict.detail} and lacks frames it had confirmed"
                 )
             case Answer.MISMATCH:
                 return StoreLost(f"frame {frame_id}: the store holds another frame of this number")
             case Answer.EMPTY:
-                return StoreLost(f"frame {frame_id}: the store came back empty")
+                return Regressed(f"frame {frame_id}: the store came back empty")
             case _:
                 return StoreLost(f"frame {frame_id}: {verdict.detail}")
 

@@ -190,6 +190,14 @@ class Store(Protocol):
         ...
 
 
+class Moved(StoreLost):
+    """The server we lead on is primary no more; another one is, or will be. Beginning again at the store finds it."""
+
+
+class Regressed(StoreLost):
+    """The store lacks what it had confirmed. Beginning again at it, its identity is refused."""
+
+
 class JournalCorrupt(StoreLost):
     """A frame that is not what was written. Nothing is skipped: the daemon decides nothing on it.
 

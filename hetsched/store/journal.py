@@ -18,7 +18,19 @@ from hetsched.config import Store as StoreConfig
 from hetsched.errors import Deposed, StoreLost
 from hetsched.store.appender import Appender
 from hetsched.store.backend import Backend, Head, Health
-from hetsched.store.base import START, Durability, Leader, Led, Opened, Position, Standby, StoreStats, Unreachable
+from hetsched.store.base import (
+    START,
+    Durability,
+    Leader,
+    Led,
+    Moved,
+    Opened,
+    Position,
+    Regressed,
+    Standby,
+    StoreStats,
+    Unreachable,
+)
 from hetsched.store.ending import end
 from hetsched.store.follower import Follower
 from hetsched.store.frames import FramesAfter
@@ -35,6 +47,7 @@ OPEN_PATIENCE_S = 30.0
 CLOSE_PATIENCE_S = 5.0
 HEALTH_EVERY_S = 1.0
 IDENTITY_EVERY_S = 10.0
+IDENTITY_SHARED_EVERY_S = 1.0  # a replica that takes over may lack the last of what was confirmed: this is what tells
 ADMIT_SHARE = 0.8  # of the server's memory limit: above, snapshots and completions need the rest
 NO_HEALTH = Health(Durability.UNKNOWN)
 
@@ -153,7 +166,7 @@ class Journal:
         if now_s - self._attended_s > candidate.lease_s / RENEWALS:
             self._attended_s = now_s
             await patiently(partial(succession.stand_by, candidate, at.seq))
-        if now_s - self._attended_note_s > IDENTITY_EVERY_S and self._identity is not None:
+        if now_s - self._attended_note_s > self._note_every_s and self._identity is not None:
             self._attended_note_s = now_s
             await asyncio.to_thread(self._identity.save, self._identity.cluster, Position(at.epoch, at.seq))
         return None if leader is not None and leader.holder == candidate.holder else leader
@@ -280,6 +293,10 @@ class Journal:
         return self._appender
 
     @property
+    def _note_every_s(self) -> float:
+        return IDENTITY_EVERY_S if self._succession is None else IDENTITY_SHARED_EVERY_S
+
+    @property
     def _epoch(self) -> int:
         return self._lane.epoch
 
@@ -295,7 +312,7 @@ class Journal:
 
     async def _keep_up(self) -> None:
         """Ask every second how the server is and whether we still lead; let the identity follow every ten."""
-        next_note_s = time.monotonic() + IDENTITY_EVERY_S
+        next_note_s = time.monotonic() + self._note_every_s
         silent = 0
         while True:
             await asyncio.sleep(HEALTH_EVERY_S)
@@ -306,7 +323,7 @@ class Journal:
                 if self._succession is not None:
                     self._standbys = await self._succession.standbys()
                 if time.monotonic() >= next_note_s:
-                    next_note_s = time.monotonic() + IDENTITY_EVERY_S
+                    next_note_s = time.monotonic() + self._note_every_s
                     await self._note_identity()
             except Unreachable as error:
                 log.debug("journal: no health: %s", error)
@@ -315,6 +332,8 @@ class Journal:
                     silent > 1
                 ):  # once may be a server that is being restarted; nothing may be in flight that would notice
                     self._health = self._health._replace(refusal="the store does not answer")
+            except Moved as error:
+                self._lane.lose(error)
             except Exception:
                 log.exception("journal: upkeep failed; it goes on")
 
@@ -322,7 +341,7 @@ class Journal:
         """A daemon that has nothing to append would not notice by itself that it was deposed."""
         head = await self._backend.head()
         if head is None:
-            self._lane.lose(StoreLost("the store came back empty"))
+            self._lane.lose(Regressed("the store came back empty"))
         elif head.epoch > self._epoch:
             self._lane.lose(Deposed(f"epoch {head.epoch} leads; this daemon opened {self._epoch}"))
 

@@ -66,7 +66,7 @@ class RedisBackend:
         self._replicated = replicated
         self._client: Redis = Redis(connection_pool=pool)
         self._version: tuple[int, ...] = ()  # () = it does not tell
-        self.succession = RedisSuccession(self._script, _opened)
+        self.succession = RedisSuccession(self._script, opened)
 
     @property
     def restarts_total(self) -> int:
@@ -96,7 +96,7 @@ class RedisBackend:
         answer = await self._script(
             scripts.OPEN, [scripts.HEAD, scripts.JOURNAL], cluster, "1" if create else "", scripts.FORMAT
         )
-        return _opened(answer)
+        return opened(answer)
 
     async def dial(self) -> Link:
         # Not from the pool: a pooled connection may be checked, shared and replaced behind our back.
@@ -264,7 +264,7 @@ _OPEN_REFUSED = {
 }
 
 
-def _opened(answer: list[bytes]) -> Head:
+def opened(answer: list[bytes]) -> Head:
     """The head after an opening; StoreLost says why there was none."""
     if answer == [b"HEADLESS"]:
         raise HeadDamaged(scripts.HEAD, 0, f"is missing, but there is a journal ({scripts.JOURNAL})")

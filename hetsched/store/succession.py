@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from hetsched.errors import Deposed
+from hetsched.errors import Deposed, StoreLost
 from hetsched.store.backend import Head
 from hetsched.store.base import Leader, Standby, Unreachable
 from hetsched.store.ending import end
@@ -58,7 +58,7 @@ class Succession(Protocol):
 
 
 class Tenure:
-    """One epoch's term. `on_deposed` is told once, if a renewal finds a higher epoch."""
+    """One epoch's term. `on_lost` is told once, if a renewal finds another epoch or a store that cannot be led any more."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class Tenure:
         candidate: Candidate,
         epoch: int,
         claimed_ns: int,
-        on_deposed: Callable[[Deposed], None],
+        on_lost: Callable[[StoreLost], None],
     ) -> None:
         """`claimed_ns`: when the claim was sent."""
         self._succession = succession
         self._candidate = candidate
         self._epoch = epoch
-        self._on_deposed = on_deposed
+        self._on_lost = on_lost
         self._lease_ns = round(candidate.lease_s * 1e9)
         self._until_ns = claimed_ns + self._lease_ns
         self._task = asyncio.create_task(self._keep(), name="store-tenure")
@@ -103,9 +103,12 @@ class Tenure:
             except (Unreachable, TimeoutError):
                 pause_s = min(RETRY_S, self._candidate.lease_s / RENEWALS)
                 continue
+            except StoreLost as error:
+                self._on_lost(error)
+                return
             if not renewed:
                 self._until_ns = 0
-                self._on_deposed(Deposed(f"a higher epoch leads; this daemon opened {self._epoch}"))
+                self._on_lost(Deposed(f"another epoch leads; this daemon opened {self._epoch}"))
                 return
             self._until_ns = sent_ns + self._lease_ns
             pause_s = self._candidate.lease_s / RENEWALS

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from redis import exceptions as redis_errors
 
 from hetsched.errors import ConfigError, StoreLost
-from hetsched.store.base import Unreachable
+from hetsched.store.base import Moved, Unreachable
 
 WAIT_WORDS = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOSCRIPT", "UNBLOCKED")
 FULL_WORDS = ("OOM", "MISCONF", "NOREPLICAS")
@@ -67,5 +67,7 @@ def _sorted(error: redis_errors.ResponseError) -> Exception:
     if word in WAIT_WORDS or word in FULL_WORDS:
         return Unreachable(f"{word} {error}")
     if word == "READONLY":
-        return StoreLost("the store's server is a replica now (READONLY); a new epoch must be opened on the primary")
+        return Moved("the store's server is a replica now (READONLY); a new epoch must be opened on the primary")
+    if word == "MOVED":
+        return StoreLost("the store's server belongs to a cluster; name it with redis+cluster://")
     return StoreLost(f"the store's server answers: {error}")

@@ -288,7 +288,6 @@ async def _tcp_to(socket: Path) -> asyncio.Server:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("redis+sentinel://h/m", "not supported yet"),
         ("redis+cluster://h", "not supported yet"),
         ("mysql://h", "none of embedded:"),
         ("", "none of embedded:"),
