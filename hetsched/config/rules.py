@@ -118,6 +118,8 @@ def _positive(config: Config) -> Iterator[str]:
 def _not_negative(config: Config) -> Iterator[str]:
     for key in (
         "batch.max_wait",
+        "batch.min_wait",
+        "batch.latency",
         "policy.strand_limit",
         "policy.patience",
         "preemption.blast_radius",

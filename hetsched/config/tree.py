@@ -35,9 +35,11 @@ class Server(Section, frozen=True, kw_only=True):
 
 
 class Batch(Section, frozen=True, kw_only=True):
-    """Upper bounds of the batch lane's window: it may flush sooner, never later."""
+    """The batch lane's window: upper bounds (it may flush sooner, never later), and the mean latency that the daemon tunes it for."""
 
     max_wait: float = 0.05
+    min_wait: float = 0.002
+    latency: float = 0.02
     size: int = 256
 
 

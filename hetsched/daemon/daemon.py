@@ -6,6 +6,7 @@ knows no HTTP and opens no socket; `main.py` starts and stops it, `hetsched.api`
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +25,7 @@ from hetsched.daemon.measure import Measure
 from hetsched.daemon.planner import Planner
 from hetsched.daemon.safe import SafeMode
 from hetsched.daemon.snapshots import Snapshots
+from hetsched.daemon.tuner import Tuner
 from hetsched.daemon.turns import Taken, TurnLoop
 from hetsched.errors import Problem, Unavailable
 from hetsched.metrics import Metrics
@@ -78,6 +80,9 @@ class Daemon:
             self._refuse_if_full,
             "" if safe is None else safe.refusal,
         )
+        batch = config.batch
+        self.tuner = Tuner(batch.latency, min(batch.min_wait, batch.max_wait), batch.max_wait)
+        self._flushes = 0
         self.links = Links(self._terms(), self.turns.tell, self._longest_grace_s, self._judge, lambda: store.leads)
         self.logs = Logs(self.links)
         self.planner = Planner(scheduler, self.clock)
@@ -156,12 +161,19 @@ class Daemon:
 
     def _after_step(self, turn: Turn) -> None:
         self.snapshots.after_step()
+        window = self.scheduler.window
+        if window.flushes != self._flushes:
+            self._flushes = window.flushes
+            self.tuner.flushed(window.part, time.monotonic())
 
     def _release(self, taken: Taken) -> None:
         """The turn is durable and answered: orders to agents, events to watchers, numbers to metrics."""
         self.links.send(taken.turn.orders.parts)
         self.events.publish(taken.turn.events.parts)
         self._measure.released(taken)
+        if taken.confirmed is not None:
+            now_s = time.monotonic()
+            self.scheduler.window.max_wait_ns = round(self.tuner.released(now_s - taken.began_s, now_s) * 1e9)
 
     def _judge(self, hello: wire.Hello) -> str:
         """What is wrong with an agent's hello, among it: a node or words for which there is no room any more."""

@@ -149,9 +149,15 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
     gauge("hetsched_agents_connected", "Agents with a link", (), lambda: [((), len(daemon.links.by_node))])
     gauge(
         "hetsched_batch_window_seconds",
-        "Longest wait of the batch lane",
+        "How long the batch lane gathers now",
         (),
-        lambda: [((), daemon.config.batch.max_wait)],
+        lambda: [((), daemon.tuner.wait_s)],
+    )
+    gauge(
+        "hetsched_batch_rest_seconds",
+        "From the turn that decides to its frame on disk, mean of the last second",
+        (),
+        lambda: [((), daemon.tuner.rest_s.value)],
     )
     gauge(
         "hetsched_inbox_tasks",

@@ -194,7 +194,7 @@ class Scheduler:
         self.window.gather(world.arrived, world.capacity_changed, waiting, world.now_ns)
         world.arrived, world.capacity_changed = 0, False
         if self.window.is_due(world.now_ns):
-            self.window.close()
+            self.window.flush(world.now_ns)
             world.ranking.refresh()
             self.core.decide(self._batch, self.config.preemption.enabled)
             self._drain()

@@ -92,4 +92,9 @@ def test_a_scenario_s_configuration_is_checked_too(raw: object) -> None:
 
 
 def test_show_prints_plain_values() -> None:
-    assert msgspec.json.decode(msgspec.json.encode(to_mapping(Config())))["batch"] == {"max_wait": 0.05, "size": 256}
+    assert msgspec.json.decode(msgspec.json.encode(to_mapping(Config())))["batch"] == {
+        "max_wait": 0.05,
+        "min_wait": 0.002,
+        "latency": 0.02,
+        "size": 256,
+    }
