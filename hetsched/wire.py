@@ -258,6 +258,24 @@ def columns(attempts: Sequence[tuple[str, int]]) -> tuple[bytes, bytes]:
     return "\n".join(task for task, _ in attempts).encode(), array("H", (number for _, number in attempts)).tobytes()
 
 
+LEAST_TOGETHER = 4
+"""Fewer are said one by one, in full: a column knows no pid."""
+
+
+def together(said: Sequence[Message]) -> list[Message]:
+    """Starts and successes in columns, the rest after them as it was. An attempt that began and ended since is in both columns."""
+    began = [one for one in said if type(one) is Started]
+    done = [one for one in said if type(one) is Ended and one.succeeded]
+    if len(began) + len(done) < LEAST_TOGETHER:
+        return list(said)
+    rest = [one for one in said if not (type(one) is Started or (type(one) is Ended and one.succeeded))]
+    return [
+        *([StartedMany(*columns([(one.task, one.attempt) for one in began]))] if began else []),
+        *([SucceededMany(*columns([(one.task, one.attempt) for one in done]))] if done else []),
+        *rest,
+    ]
+
+
 class Pull(Message, frozen=True, array_like=True, tag="pull"):
     """Send a Report now."""
 

@@ -57,7 +57,7 @@ class FakeAgent:
         self._used_milli: dict[str, int] = {}
         self._epoch, self._cluster, self._session = 0, "", 0
         self._socket: aiohttp.ClientWebSocketResponse | None = None
-        self._outbox: asyncio.Queue[object] = asyncio.Queue()
+        self._outbox: asyncio.Queue[wire.Message] = asyncio.Queue()
 
     async def run(self, http: aiohttp.ClientSession, welcomed: asyncio.Semaphore) -> None:
         """Connects, and again whenever the link breaks, until cancelled."""
@@ -118,7 +118,7 @@ class FakeAgent:
             said = [await self._outbox.get()]
             while not self._outbox.empty():
                 said.append(self._outbox.get_nowait())
-            for message in _together(said):
+            for message in wire.together(said):
                 await socket.send_bytes(wire.encode(message))
 
     async def _beat(self, every_s: float) -> None:
@@ -184,21 +184,6 @@ class FakeAgent:
         end = wire.Ended(order.task, order.attempt, succeeded, 0 if succeeded else None, reason)
         self._unsettled[key] = end
         self._outbox.put_nowait(end)
-
-
-def _together(said: list[object]) -> list[object]:
-    """Starts and successes in columns. An attempt that began and ended since is in both; the rest follows."""
-    began = [(one.task, one.attempt) for one in said if isinstance(one, wire.Started)]
-    done = [(one.task, one.attempt) for one in said if isinstance(one, wire.Ended) and one.succeeded]
-    rest = [
-        one for one in said if not (isinstance(one, wire.Started) or (isinstance(one, wire.Ended) and one.succeeded))
-    ]
-    columns: list[object] = []
-    if began:
-        columns.append(wire.StartedMany(*wire.columns(began)))
-    if done:
-        columns.append(wire.SucceededMany(*wire.columns(done)))
-    return columns + rest
 
 
 async def _run(plan: FleetPlan, ready: Event, stop: Event, counts: Counts) -> None:

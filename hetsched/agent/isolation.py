@@ -10,6 +10,7 @@ Masks are advice that programs follow, not a wall: a program can unset them. Wal
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 
@@ -90,6 +91,9 @@ def masks(granted: Sequence[Visible]) -> dict[str, str]:
     }
 
 
+_masks_of = functools.lru_cache(1024)(masks)
+
+
 def environment(
     order: wire.Start,
     *,
@@ -107,7 +111,7 @@ def environment(
             notes.append(f"hetsched: {name} is not passed on here (agent.env_deny)")
         else:
             env[name] = value
-    env.update(masks([devices[device] for device, _ in order.devices if device in devices]))
+    env.update(_masks_of(tuple([devices[device] for device, _ in order.devices if device in devices])))
     env.update(_identity(order, node, url))
     return env, notes
 

@@ -27,6 +27,7 @@ CONNECT_PATH = "/v1/agents/connect"
 _MESSAGE_BYTES = 64 * 1024 * 1024
 _ANSWER_S = 10.0
 _DEAD_AFTER_BEATS = 3
+_MOST_TOGETHER = 4096
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = (
     0.1,
     3.0,
@@ -78,12 +79,12 @@ class Link:
     def send(self, message: Any) -> None:
         """To the daemon if there is a session; else nothing: the next Hello tells all that matters."""
         if self._session is not None:
-            self._session.post(wire.encode(message))
+            self._session.post(message)
 
     async def send_and_wait(self, message: Any) -> None:
         """Likewise, and waits until it is on its way: for what could fill the line."""
         if self._session is not None:
-            await self._session.post_and_wait(wire.encode(message))
+            await self._session.post_and_wait(message)
 
     def reconnect(self) -> None:
         """Says hello anew: what it would tell has changed."""
@@ -156,19 +157,19 @@ class _Session:
         self._welcome = welcome
         self._lease = lease
         self._peer = peer
-        self._outbox: deque[tuple[bytes, asyncio.Future[None] | None]] = deque()
+        self._outbox: deque[tuple[wire.Message, asyncio.Future[None] | None]] = deque()
         self._more = asyncio.Event()
         self._first_ns = self._last_sent_ns = self._seen_ns = hello_ns
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._renew(hello_ns)
 
-    def post(self, data: bytes) -> None:
-        self._outbox.append((data, None))
+    def post(self, message: wire.Message) -> None:
+        self._outbox.append((message, None))
         self._more.set()
 
-    async def post_and_wait(self, data: bytes) -> None:
+    async def post_and_wait(self, message: wire.Message) -> None:
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._outbox.append((data, written))
+        self._outbox.append((message, written))
         self._more.set()
         await written
 
@@ -211,12 +212,21 @@ class _Session:
     async def _write(self) -> None:
         while True:
             while self._outbox:
-                data, written = self._outbox.popleft()
-                await self._socket.send_bytes(data)
-                if written is not None and not written.done():
-                    written.set_result(None)
+                await self._write_some()
             self._more.clear()
             await self._more.wait()
+
+    async def _write_some(self) -> None:
+        """What waits, as far as the first that somebody waits for."""
+        said: list[wire.Message] = []
+        written: asyncio.Future[None] | None = None
+        while self._outbox and written is None and len(said) < _MOST_TOGETHER:
+            message, written = self._outbox.popleft()
+            said.append(message)
+        for message in wire.together(said):
+            await self._socket.send_bytes(wire.encode(message))
+        if written is not None and not written.done():
+            written.set_result(None)
 
     async def _beat(self) -> None:
         """Ahead of everything that waits to be written: what is older is worth less."""
@@ -226,9 +236,9 @@ class _Session:
             if now_ns() - self._seen_ns > patience_ns + int(self._welcome.heartbeat_s * 1e9):
                 raise Parted(f"the daemon has not answered {_DEAD_AFTER_BEATS} heartbeats")
             self._last_sent_ns = now_ns()
-            self._outbox.appendleft((wire.encode(wire.Heartbeat(self._last_sent_ns)), None))
+            self._outbox.appendleft((wire.Heartbeat(self._last_sent_ns), None))
             for ended in self._peer.to_repeat():
-                self._outbox.append((wire.encode(ended), None))
+                self._outbox.append((ended, None))
             self._more.set()
 
     def _renew(self, sent_ns: int) -> None:

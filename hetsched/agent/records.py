@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,6 +23,8 @@ DIRECTORY_VARIABLE = "HETSCHED_ATTEMPT_DIR"
 
 PERIOD_US = 100_000  # the kernel's own
 LEAST_QUOTA_US = 1_000  # less it refuses
+
+_LOOK_S = 5.0  # users and their homes
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,39 +64,60 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     limits: dict[str, str]
 
 
-def record_of(order: wire.Start, site: Site) -> Record:
-    """The record of an attempt with a command. Raises policy.Refusal."""
-    assert order.command is not None, "an attempt without a command is held, see held_line_of"
-    unknown = [device for device, _ in order.devices if device not in site.devices]
-    if unknown:
-        raise policy.Refusal(f"this node has no {', '.join(unknown)}")
-    account = policy.account_for(site.policy, order.user)
-    env, notes = isolation.environment(
-        order, policy=site.policy, account=account, node=site.node, url=site.url(), devices=site.devices
-    )
-    name = directory_name(Key(order.task, order.attempt))
-    directory = str(site.tasks / name)
-    env[DIRECTORY_VARIABLE] = directory
-    if "HOME" not in order.env and not os.path.isdir(account.home):
-        env["HOME"] = order.workdir or directory + "/work"  # `nobody` has none, and many programs need one
-    if any("\0" in text for text in (*order.command, *order.env, *order.env.values(), order.workdir or "")):
-        raise policy.Refusal("a NUL in its command, environment or work directory")
-    return Record(
-        name=name,
-        argv=order.command,
-        executable=policy.executable_for(site.policy, order.command[0], env, order.workdir),
-        env=env,
-        notes=notes,
-        workdir=order.workdir,
-        uid=account.uid if account.switch else None,
-        gid=account.gid if account.switch else None,
-        groups=account.groups,
-        time_limit_s=order.time_limit_s,
-        grace_s=order.grace_s,
-        log_bytes=site.policy.log_bytes,
-        cgroup=str(site.cgroup / name) if site.cgroup else None,
-        limits=limits_of(order, site.controllers),
-    )
+class Recorder:
+    """Makes records for one site. What does not change from task to task is looked up anew after a few seconds."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._tasks = str(site.tasks)
+        self._accounts: dict[str | None, tuple[policy.Account, bool]] = {}
+        self._looked_s = 0.0
+
+    def record_of(self, order: wire.Start) -> Record:
+        """The record of an attempt with a command. Raises policy.Refusal."""
+        assert order.command is not None, "an attempt without a command is held, see held_line_of"
+        site = self._site
+        unknown = [device for device, _ in order.devices if device not in site.devices]
+        if unknown:
+            raise policy.Refusal(f"this node has no {', '.join(unknown)}")
+        if any("\0" in text for text in (*order.command, *order.env, *order.env.values(), order.workdir or "")):
+            raise policy.Refusal("a NUL in its command, environment or work directory")
+        account, has_home = self._account(order.user)
+        env, notes = isolation.environment(
+            order, policy=site.policy, account=account, node=site.node, url=site.url(), devices=site.devices
+        )
+        name = directory_name(Key(order.task, order.attempt))
+        env[DIRECTORY_VARIABLE] = directory = f"{self._tasks}/{name}"
+        if not has_home and "HOME" not in order.env:
+            env["HOME"] = order.workdir or f"{directory}/work"  # `nobody` has none, and many programs need one
+        return Record(
+            name=name,
+            argv=order.command,
+            executable=policy.executable_for(site.policy, order.command[0], env, order.workdir),
+            env=env,
+            notes=notes,
+            workdir=order.workdir,
+            uid=account.uid if account.switch else None,
+            gid=account.gid if account.switch else None,
+            groups=account.groups,
+            time_limit_s=order.time_limit_s,
+            grace_s=order.grace_s,
+            log_bytes=site.policy.log_bytes,
+            cgroup=f"{site.cgroup}/{name}" if site.cgroup else None,
+            limits=limits_of(order, site.controllers),
+        )
+
+    def _account(self, user: str | None) -> tuple[policy.Account, bool]:
+        """And whether it has a home."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s > _LOOK_S:
+            self._accounts.clear()
+            self._looked_s = now_s
+        found = self._accounts.get(user)
+        if found is None:
+            account = policy.account_for(self._site.policy, user)
+            found = self._accounts[user] = account, os.path.isdir(account.home)
+        return found
 
 
 def line_of(order: wire.Start, record: Record, site: Site) -> Ordered:

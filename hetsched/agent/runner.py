@@ -42,6 +42,7 @@ class Runner:
         self._spool = spool
         self._lease = lease
         self._say = say
+        self._recorder = records.Recorder(site)
         self._writer = Writer(spool)
         self._spawner = Spawner(site.tasks, site.lease, site.tasks.parent / "shims.log", site.descriptors, self._heard)
         self._shims = Shims(self._shim_gone)
@@ -133,7 +134,7 @@ class Runner:
         if self._was_here(key):
             return
         try:
-            record = self._records[key] = records.record_of(order, self._site)
+            record = self._records[key] = self._recorder.record_of(order)
         except Refusal as refusal:
             self._bury(key, Outcome(False, None, f"cannot_start: {refusal}"))
             return

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from hetsched.agent.shim.life import Life, read_life
 log = logging.getLogger("hetsched.agent")
 
 _LONGEST = 180  # bytes of a readable name; a file name may have 255
+_is_plain = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch  # what quote leaves alone, found sooner
 _LEAST_TO_REPLACE, _GROWTH = 8 << 20, 4  # a ledger that is four times what it was after it was last replaced
 
 
@@ -46,7 +48,7 @@ class Entry(msgspec.Struct):
 
 def directory_name(key: Key) -> str:
     """`train/7` attempt 2 → `train%2F7.2`. A name that would be too long is a hash."""
-    readable = quote(key.task, safe="")
+    readable = key.task if _is_plain(key.task) else quote(key.task, safe="")
     if len(readable) > _LONGEST:
         readable = "sha256-" + hashlib.sha256(key.task.encode()).hexdigest()
     return f"{readable}.{key.attempt}"

@@ -20,6 +20,8 @@ Then = Callable[[], None]
 Else = Callable[[OSError], None]
 
 _AGAIN_S = 1.0
+_CLOSING_WRITES = 3  # what the first one brings about may be noted too
+_LINGER_S = 0.005  # ends wait so long for company: nobody waits for them, and every write costs a thread's waking
 
 
 class Writer:
@@ -30,36 +32,48 @@ class Writer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._waiting: list[tuple[Then, Else | None]] = []
         self._turn: asyncio.Handle | None = None
+        self._is_urgent = self._is_soon = False
         self._refused: list[bytes] = []
         self._under_way: asyncio.Future[None] | None = None
 
     def note(self, line: AnyLine, then: Then | None = None, otherwise: Else | None = None) -> None:
-        """Counts at once (`Spool.note`); `then` when it is on disk, or `otherwise` when the disk has refused it once."""
+        """Counts at once (`Spool.note`); `then` when it is on disk, or `otherwise` when the disk has refused it once. Who says what else to
+        do is in a hurry."""
         self._spool.note(line)
         if then is not None:
             self._waiting.append((then, otherwise))
+        self._is_urgent = self._is_urgent or otherwise is not None
         self.flush()
 
     def flush(self) -> None:
         """Something was noted."""
-        if self._turn is None and self._under_way is None:
-            self._turn = asyncio.get_running_loop().call_soon(self._write)
+        if self._under_way is not None or self._refused or (self._turn is not None and self._is_soon):
+            return
+        loop = asyncio.get_running_loop()
+        if self._is_urgent:
+            if self._turn is not None:
+                self._turn.cancel()
+            self._turn = loop.call_soon(self._write)
+        elif self._turn is None:
+            self._turn = loop.call_later(_LINGER_S, self._write)
+        self._is_soon = self._is_urgent
 
     async def close(self) -> None:
         """What was noted is on disk, as far as it can be put there."""
-        if self._refused and self._turn is not None:
-            self._turn.cancel()
-            self._write()
-        while self._under_way is not None or (self._turn is not None and not self._refused):
-            if self._under_way is not None:
-                await asyncio.wait([self._under_way])
+        for _ in range(_CLOSING_WRITES):
+            if self._turn is not None:
+                self._turn.cancel()
+                self._write()
+            if self._under_way is None:
+                break
+            await asyncio.wait([self._under_way])
             await asyncio.sleep(0)
         if self._turn is not None:
             self._turn.cancel()
         self._thread.shutdown()
 
     def _write(self) -> None:
-        self._turn = None
+        self._turn, self._is_urgent, self._is_soon = None, False, False
         if self._spool.has_grown:
             lines, write = self._spool.whole(), self._spool.replace
         else:

@@ -212,7 +212,8 @@ class Daemon:
         self.socket = socket = web.WebSocketResponse()
         await socket.prepare(request)
         async for message in socket:
-            await self._on(wire.decode_from_agent(message.data), socket)
+            for said in _one_by_one(wire.decode_from_agent(message.data)):
+                await self._on(said, socket)
         return socket
 
     async def _on(self, message: Any, socket: web.WebSocketResponse) -> None:
@@ -228,6 +229,16 @@ class Daemon:
 
     def _welcome(self) -> wire.Welcome:
         return wire.Welcome(self.session, self.epoch, self.cluster, self.lease_s, self.heartbeat_s)
+
+
+def _one_by_one(message: Any) -> Iterator[Any]:
+    match message:
+        case wire.StartedMany(tasks, attempts):
+            yield from (wire.Started(*key) for key in wire.attempts_in(tasks, attempts))
+        case wire.SucceededMany(tasks, attempts):
+            yield from (wire.Ended(*key, True, 0) for key in wire.attempts_in(tasks, attempts))
+        case _:
+            yield message
 
 
 class AgentProcess:

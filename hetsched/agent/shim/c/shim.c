@@ -187,6 +187,7 @@ static void watch_until_dead(Watch *watch, Buffer *said) {
         place_trim(watch->place, watch->order->log_bytes);
         wait_for(patience_ns(watch, now));
     }
+    place_trim(watch->place, watch->order->log_bytes);
     if (watch->order->cgroup[0]) tree_remove_cgroup(watch->order->cgroup);
 }
 
