@@ -67,8 +67,7 @@ async def _sign(request: web.Request, response: web.StreamResponse) -> None:
     standby = request.app[DESK].standby
     if standby is not None:
         response.headers["Hetsched-Lag"] = f"{standby.lag_s:.3f}"
-        if standby.leader is not None:
-            response.headers[LEADER] = standby.leader.url
+        response.headers[LEADER] = standby.leader.url
 
 
 class Listener:

@@ -67,9 +67,7 @@ class Desk:
 
     @property
     def leader(self) -> str | None:
-        if self.standby is not None and self.standby.leader is not None:
-            return self.standby.leader.url
-        return self._successor
+        return self._successor if self.standby is None else self.standby.leader.url
 
     def knows_host(self, host: str) -> bool:
         """Whether a Host header of this value may be answered."""

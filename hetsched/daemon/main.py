@@ -42,7 +42,7 @@ from hetsched.daemon.safe import SafeMode, safe_mode
 from hetsched.daemon.signals import Signals, Supervisor
 from hetsched.daemon.standby import Standby
 from hetsched.errors import ConfigError, Deposed, StoreLost, Unavailable
-from hetsched.store import JournalCorrupt, Led, Moved, Regressed, Store, open_store, without_secrets
+from hetsched.store import JournalCorrupt, Leader, Led, Moved, Regressed, Store, open_store, without_secrets
 from hetsched.store import Standby as StoreStandby
 
 if TYPE_CHECKING:
@@ -169,13 +169,15 @@ class Service:
     async def _live(self, life: Life) -> int | None:
         """Stand by if another daemon leads, lead when it is our turn. None: begin again."""
         followed: Followed | None = None
+        waited = False
         while True:
             began_s = time.monotonic()
             try:
                 found = await self._recover(life, followed)
                 break
-            except Led:
-                stopped, followed = await self._stand_by(life, followed)
+            except Led as led:
+                waited = True
+                stopped, followed = await self._stand_by(life, led.leader, followed)
                 if stopped:
                     return EXIT_OK
             except JournalCorrupt as error:
@@ -183,6 +185,8 @@ class Service:
                     log.error("%s; reading all of the journal", error)
                     return None
                 return await self._know_nothing(self._safe_mode(error, ""), life)
+        life.desk.recover()
+        self._failovers["took_over"] += waited
         scheduler, opened, damage = found
         safe = None if damage is None else self._safe_mode(damage, opened.frames.at.id)
         daemon = Daemon(
@@ -212,14 +216,11 @@ class Service:
         """All there is, in an epoch of ours. Raises Led, JournalCorrupt."""
         if followed is None:
             return await recover_prefix(self._config, life.store, life.scorers)
-        found = await take_over(life.store, followed)
-        life.desk.recover()
-        self._failovers["took_over"] += 1
-        return found
+        return await take_over(life.store, followed)
 
-    async def _stand_by(self, life: Life, followed: Followed | None) -> tuple[bool, Followed | None]:
+    async def _stand_by(self, life: Life, leader: Leader, followed: Followed | None) -> tuple[bool, Followed | None]:
         """Follow until it may be our turn: (told to stop, what was followed)."""
-        standby = Standby(self._config, life.store, life.scorers, followed, self._failovers)
+        standby = Standby(self._config, life.store, life.scorers, followed, leader, self._failovers)
         life.desk.stand_by(standby)
         life.data.publish_url(life.url)
         if followed is None:

@@ -18,7 +18,8 @@ from hetsched.daemon.measure import FAILOVERS
 from hetsched.daemon.recover import Followed, apply, restore
 from hetsched.metrics import Metrics
 from hetsched.scheduler.view import View
-from hetsched.store import START, JournalCorrupt, Leader, Outrun, Store
+from hetsched.store import START, JournalCorrupt, Leader, Outrun, Position, Store
+from hetsched.store.follower import FRAMES_AT_ONCE
 
 if TYPE_CHECKING:
     from hetsched.policy.scorers import Scorers
@@ -39,6 +40,7 @@ class Standby:
         store: Store,
         scorers: Scorers | None,
         followed: Followed | None,
+        leader: Leader,
         failovers: Mapping[str, int],
     ) -> None:
         self._config = config
@@ -48,7 +50,7 @@ class Standby:
         self._failovers = failovers
         self._whole_s = time.monotonic()
         self.is_readable = False
-        self.leader: Leader | None = None
+        self.leader = leader
         self.metrics = Metrics()
         self._declare_gauges()
 
@@ -72,7 +74,7 @@ class Standby:
         follower = self._known.follower
         return {
             "role": "standby",
-            "leader": self.leader.url if self.leader else None,
+            "leader": self.leader.url,
             "epoch": follower.at.epoch,
             "cluster": follower.cluster,
             "durability": str(self._store.durability),
@@ -110,25 +112,33 @@ class Standby:
 
     async def _keep_up(self, followed: Followed) -> None:
         scheduler, follower = followed
+        attended_s = 0.0
         while True:
-            looked_s = time.monotonic()
-            while frames := await follower.more():
-                for at, facts in frames:
-                    apply(scheduler, facts, at)
-                await asyncio.sleep(0)
-            self.leader = await self._store.attend(follower.at)
-            if self.leader is None:
-                return
-            if not self.is_readable:
-                log.info("standing by at %s; %s leads", follower.at.id, self.leader.url)
-            self.is_readable, self._whole_s = True, looked_s
-            await asyncio.sleep(LOOK_S)
+            asked_s = time.monotonic()
+            frames = await follower.more()
+            for at, facts in frames:
+                apply(scheduler, facts, at)
+            if len(frames) < FRAMES_AT_ONCE:
+                self._whole_s = asked_s
+                if not self.is_readable:
+                    log.info("standing by at %s; %s leads", follower.at.id, self.leader.url)
+                self.is_readable = True
+            if asked_s - attended_s >= LOOK_S:
+                attended_s = asked_s
+                leader = await self._store.attend(follower.at)
+                if leader is None:
+                    return
+                self.leader = leader
+            await asyncio.sleep(0 if frames else LOOK_S)
 
     async def _wait(self) -> None:
-        at = START if self._followed is None else self._followed.follower.at
-        while (leader := await self._store.attend(at)) is not None:
+        while (leader := await self._store.attend(self._at)) is not None:
             self.leader = leader
             await asyncio.sleep(LOOK_S)
+
+    @property
+    def _at(self) -> Position:
+        return START if self._followed is None else self._followed.follower.at
 
     def _declare_gauges(self) -> None:
         gauge = self.metrics.gauge

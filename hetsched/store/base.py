@@ -238,6 +238,10 @@ class DirectoryBusy(ConfigError):
 class Led(Exception):
     """Another daemon leads the store; no epoch was opened."""
 
+    def __init__(self, leader: Leader) -> None:
+        super().__init__(leader.url)
+        self.leader = leader
+
 
 class Unreachable(Exception):
     """Internal: no answer (cut, timeout, loading). What was asked may or may not have happened; ask again."""

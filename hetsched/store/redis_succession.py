@@ -24,8 +24,8 @@ class RedisSuccession:
             [scripts.HEAD, scripts.JOURNAL, scripts.LEADER],
             *(cluster, "1" if create else "", scripts.FORMAT, candidate.holder, _card(candidate), _lease_ms(candidate)),
         )
-        if answer == [b"LED"]:
-            raise Led
+        if answer[0] == b"LED":
+            raise Led(_leader(*answer[1:]))
         return self._opened(answer)
 
     async def renew(self, epoch: int, candidate: Candidate) -> bool:
@@ -36,8 +36,7 @@ class RedisSuccession:
         found = await self._script(scripts.WHO, [scripts.LEADER])
         if not found:
             return None
-        card = decode_card(found[1])
-        return Leader(found[0].decode(), card.name, card.url)
+        return _leader(*found)
 
     async def pass_on(self, epoch: int, candidate: Candidate, to: Standby | None) -> bool:
         card = encode_card(Card(to.name, to.url)) if to else b""
@@ -53,6 +52,11 @@ class RedisSuccession:
         found = await self._script(scripts.STANDBYS_NOW, [scripts.STANDBYS])
         cards = ((found[at].decode(), decode_card(found[at + 1])) for at in range(0, len(found), 2))
         return tuple(Standby(holder, card.name, card.url, card.seq) for holder, card in cards)
+
+
+def _leader(holder: bytes, card: bytes) -> Leader:
+    who = decode_card(card)
+    return Leader(holder.decode(), who.name, who.url)
 
 
 def _card(candidate: Candidate, seq: int = 0) -> bytes:

@@ -72,10 +72,10 @@ OPEN = f"""#!lua{_OPENING}
 return redis.call('HGETALL', KEYS[1])
 """
 
-# The same where several daemons share the store. KEYS head, journal, leader · ARGV as above, holder, card, lease in ms · or [LED]
+# The same where several daemons share the store. KEYS head, journal, leader · ARGV as above, holder, card, lease in ms · or [LED, holder, card]
 CLAIM = f"""#!lua
-local holder = redis.call('HGET', KEYS[3], 'holder')
-if holder and holder ~= ARGV[4] then return {{'LED'}} end
+local leader = redis.call('HMGET', KEYS[3], 'holder', 'card')
+if leader[1] and leader[1] ~= ARGV[4] then return {{'LED', leader[1], leader[2]}} end
 {_OPENING}
 redis.call('HSET', KEYS[3], 'holder', ARGV[4], 'card', ARGV[5])
 redis.call('PEXPIRE', KEYS[3], ARGV[6])

@@ -88,3 +88,9 @@ def test_the_command_line_takes_several(daemon: FakeDaemon, call: Callable[..., 
     daemon.add("t", "running")
     said = call("show", "t", "--url", f"{nobody()},{daemon.url}", "--json")
     assert said.code == 0 and '"running"' in said.out
+
+
+def test_streams_go_on_at_the_leader(daemon: FakeDaemon, other: FakeDaemon) -> None:
+    other.logs["t"] = b"said there"
+    daemon.faults = [other.url]
+    assert b"".join(client_of(daemon.url).logs("t")) == b"said there"

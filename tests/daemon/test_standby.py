@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hetsched.store import scripts
 from tests.daemon.fakes import until
 from tests.daemon.process import DaemonProcess
 from tests.store.helpers import Server
@@ -131,3 +132,37 @@ async def test_there_is_nobody_to_hand_over_to(data_dir: Path) -> None:
     with DaemonProcess(data_dir) as daemon:
         refused = daemon.post("/v1/cluster/handover", {})
         assert refused.status == 409 and "no standby" in refused.json["detail"]
+
+
+async def test_a_lease_that_a_clock_ended_early_changes_the_leader_and_loses_nothing(
+    data_dir: Path, server: Server
+) -> None:
+    with pair(data_dir, server) as (one, two):
+        assert one.submit({"id": "before", **TASK}).status == 202
+        await until(lambda: two.get("/v1/tasks/before").status == 200)
+        while b'"two"' not in (card := await server.client.hget(scripts.LEADER, "card") or b""):
+            if card:
+                await server.client.delete(scripts.LEADER)  # a renewal may come before the standby looks
+            await asyncio.sleep(0.02)
+        await leads(two)
+        assert two.task("before")["state"] == "queued"
+        await until(lambda: one.get("/healthz").json["state"] == "standing by", 5)
+        refused = one.submit({"id": "after", **TASK})
+        assert (refused.status, refused.json["leader"]) == (503, two.url)
+
+
+async def test_a_standby_that_finds_damage_leads_in_safe_mode(data_dir: Path, server: Server) -> None:
+    """Somebody has to keep the leases of agents, and to say what is wrong."""
+    with pair(data_dir, server) as (one, two):
+        two.process.send_signal(signal.SIGSTOP)  # type: ignore[union-attr]
+        for number in range(3):
+            assert one.submit({"id": f"t{number}", **TASK}).status == 202
+        frames = await server.client.xrange(scripts.JOURNAL)
+        await server.client.xdel(scripts.JOURNAL, frames[-2][0])
+        two.process.send_signal(signal.SIGCONT)  # type: ignore[union-attr]
+        await until(lambda: "cannot follow" in two.stderr(), 5)
+        assert two.get("/v1/tasks/t0").status == 503, "half a truth is none"
+        one.kill()
+        await until(lambda: two.get("/healthz").json["state"] == "safe", 10)
+        assert two.submit({"id": "t4", **TASK}).status == 503
+        assert two.get("/v1/cluster").json["safe_mode"]["stream_id"]

@@ -61,12 +61,10 @@ class Clients:
 class Several:
     """`daemons`: two, of which one leads."""
 
-    def __init__(self, directory: Path, server: Server, store: str = "", **sets: object) -> None:
+    def __init__(self, directory: Path, store: str, **sets: object) -> None:
         self.directory = directory
-        self.server = server
-        self.daemons = [
-            DaemonProcess(directory / name, store=store or server.url, server__name=name, **sets) for name in ("a", "b")
-        ]
+        self.clients: Clients | None = None
+        self.daemons = [DaemonProcess(directory / name, store=store, server__name=name, **sets) for name in ("a", "b")]
 
     def start(self) -> None:
         first, *others = self.daemons
@@ -115,9 +113,11 @@ class Several:
         return sorted(self.clients.acknowledged - known)
 
     def close(self) -> None:
-        self.clients.close()
+        if self.clients is not None:
+            self.clients.close()
         for daemon in self.daemons:
-            daemon.kill()
+            if daemon.process is not None:
+                daemon.kill()
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def several(directory: Path, **sets: object) -> Iterator[Several]:
     """The whole of it, on a server of its own, for the length of a block."""
     (directory / "s").mkdir()
     server = asyncio.run(_started(directory / "s"))
-    found = Several(directory, server, **sets)
+    found = Several(directory, server.url, **sets)
     try:
         found.start()
         yield found
