@@ -52,7 +52,8 @@ cdef struct TaskRecord:
     uint32_t shape             # slot
     uint32_t template_         # opaque to the core
     uint32_t gang              # slot or NONE
-    uint32_t place             # live or claiming: allocation slot; waiting (derived): where in a lane, see lanes; free: next free slot
+    uint32_t place             # live or claiming: allocation slot; waiting (derived): where in a lane, see lanes; succeeded: ref into
+                               # `stories`, or NONE; free: next free slot
     uint32_t key               # ref into `keys`
     uint16_t queue             # slot
     int16_t priority           # higher goes first
@@ -415,6 +416,13 @@ cdef struct Tables:
     uint32_t uses_used
     uint32_t uses_capacity
     Arena pieces
+    Arena stories              # of attempts that are over; see story
+    Slots gone                 # (task, ref into `stories`) of attempts that did not succeed, this turn's. Not dumped
+    uint32_t gone_next         # which of `gone` was found last, NONE: none yet. Not dumped
+    uint8_t* plain             # by template: nothing but what a Run tells follows from its tasks' facts. Not dumped: it is told
+    uint32_t plain_used
+    uint32_t plain_capacity
+    Buffer learned             # LearnedRecords of runs that were told and not taken. Not dumped
 
     NodeRecord* nodes
     uint32_t nodes_used

@@ -9,7 +9,7 @@ Doors without "fact" are driven by word facts that the scheduler writes (`words`
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 NONE: Final[int]  # 0xFFFFFFFF, "no slot"
 NEVER_NS: Final[int]  # largest int64, "no deadline"
@@ -119,9 +119,39 @@ class TaskRow(NamedTuple):
     failures: int  # attempts that count against `retries`
     preemptions: int
 
+def array_keys(prefix: bytes, first: int, count: int) -> bytes:
+    """`prefix` followed by each of the numbers from `first` on, parted by newlines."""
+
+def fact_at(facts: bytes, offset: int) -> tuple[int, tuple[Any, ...]]:
+    """(byte after the last, record as a tuple) of the record at the offset."""
+
 def split_facts(facts: bytes) -> list[tuple[int, int, tuple[object, ...]]]:
     """Decode a frame: (first byte, byte after the last, record as a tuple) of every record. ValueError names the offset of a malformed one.
     The scheduler replays record by record: words by itself, every other record through `Core.apply(facts[first:after], …)`."""
+
+class Run:
+    """Consecutive facts of plain tasks: placed, started, succeeded. Made by the core; holds all it tells, ids included."""
+
+    placed: int
+    started: int
+    succeeded: int
+    def __len__(self) -> int: ...
+    def fact(self, index: int) -> tuple[int, bytes, int, int, int, tuple[tuple[int, int], ...]]:
+        """(F_PLACED | F_STARTED | F_ENDED, key, attempt, qos, node or NONE, ((device_index, share_milli), ...)); the last two of F_PLACED only."""
+    def keys(self) -> list[bytes]:
+        """Whom each fact is about."""
+    def ended(self) -> bytes:
+        """Slots (uint32) of those that succeeded, in order."""
+    def placed_by_level(self) -> list[int]:
+        """How many of each qos level were placed."""
+    def templates(self) -> list[int]: ...
+    def starts(self) -> list[tuple[int, tuple[int, ...], bytes, bytes, bytes, bytes]]:
+        """What was placed, by node: (node, templates, which, keys, attempts, devices), the columns of `wire.Starts`."""
+    def waits(
+        self, code: int, now_ns: int, bounds_s: tuple[float, ...], first: bool = ...
+    ) -> dict[int, tuple[list[int], float]]:
+        """Seconds from submission until `now_ns` of the facts of this code (`first`: of first attempts only), by template: how many up to each
+        bound and beyond the last, and their sum."""
 
 class Core:
     replaying: bool
@@ -139,6 +169,19 @@ class Core:
     def take_facts(self) -> bytes: ...
     def peek_facts(self, offset: int) -> tuple[list[tuple[object, ...]], int]:
         """Decode the records appended since byte `offset` of the buffer; returns (records, new offset)."""
+    def set_plain(self, template: int, plain: bool) -> None:
+        """Whether nothing but what a Run tells follows from facts of the tasks of this template. Not dumped."""
+    def peek_runs(self, offset: int) -> tuple[list[tuple[object, ...] | Run], int]:
+        """As peek_facts, with consecutive facts of plain tasks together."""
+    def apply_run(self, facts: bytes, offset: int) -> tuple[Run, int]:
+        """While replaying: apply the facts of plain tasks that follow one another from `offset` on, maybe none; returns where others begin."""
+    def apply_forgotten(self, facts: bytes, offset: int) -> tuple[bytes, dict[int, int], int]:
+        """While replaying: apply the F_FORGOTTEN that follow one another from `offset` on, up to one in a gang. (slots, how many of each template,
+        where others begin)."""
+    def learn(self, task: int) -> bool:
+        """Take up, as in a Run, how long the last attempt of a task ran that has succeeded; False: its template is not plain."""
+    def take_learned(self) -> list[tuple[int, int, list[int]]]:
+        """(template, model of the first device or -1, run times in ms in order) of all that succeeded in runs since this was last asked."""
     def apply(self, facts: bytes, on_words: Callable[[int, bytes], None]) -> None:
         """Replay. Raises ValueError naming the byte offset where a record is malformed or contradicts the tables."""
 
@@ -227,8 +270,8 @@ class Core:
     ) -> list[int]:
         """A run of tasks that differ in key (and deadline, priority) only; sequence in the order given. No fact: the words of the submission are.
         HELD_* in flags: they start HELD, else QUEUED in their lane. KeyError if a key is present (nothing is accepted then)."""
-    def absent(self, keys: list[bytes]) -> bool:
-        """Whether none of these keys is in the table, nor twice among them: they can be accepted."""
+    def absent(self, keys: bytes) -> bool:
+        """Whether none of these keys (parted by newlines) is in the table, nor twice among them: they can be accepted."""
     def accept_mixed(
         self,
         keys: bytes,
@@ -278,8 +321,8 @@ class Core:
         """fact(s). Give a claim up (its time ran out); those of a gang all together."""
     def forget(self, task: int) -> None:
         """fact. Drop a terminal task from the table."""
-    def forget_all(self, tasks: bytes) -> None:
-        """fact(s). The same for many, uint32 each, in order."""
+    def forget_all(self, tasks: bytes) -> dict[int, int]:
+        """fact(s). The same for many, uint32 each, in order, up to the first that is in a gang. Returns how many of each template."""
 
     # ------------------------------------------------------------------ deciding
     def decide(self, levels: int, preempt: bool = True, *, lane: int = ...) -> int:
@@ -342,6 +385,12 @@ class Core:
     # ------------------------------------------------------------------ questions (change nothing)
     def task(self, task: int) -> TaskRow: ...
     def placement(self, task: int) -> Placement | None: ...
+    def story(self, task: int) -> Placement | None:
+        """What its attempt was that was over last: of a task that succeeded, or whose attempt was over this turn (asked in order of the facts)."""
+    def stories_on(self, node: int) -> list[int]:
+        """Tasks that succeeded on the node, by slot."""
+    def drop_story(self, task: int) -> None:
+        """Forget where it succeeded (somebody else keeps that). No fact: words say it."""
     def claim(self, task: int) -> tuple[int, int, tuple[int, ...]] | None:
         """(node, cost in device-milliseconds, victims still to end) of a claiming task."""
     def tasks_on(self, node: int) -> list[int]:

@@ -11,7 +11,7 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   gang, gang_wish, repair, damping, reclaim,
   overcommit, lift, consolidate, victims     what could be done about it
   reserve, gang_victims, decide              what is done about it
-  allocate, apply, facts                     what it does to the tables, and what is written down
+  allocate, story, apply, facts, run         what it does to the tables, what is kept and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
   check, check_derived                       what must hold
   records, whole, load, digest               the tables as a whole
@@ -149,6 +149,7 @@ include "_core/weighted.pxi"
 include "_core/reserve.pxi"
 include "_core/gang_victims.pxi"
 include "_core/decide.pxi"
+include "_core/story.pxi"
 include "_core/allocate.pxi"
 include "_core/apply.pxi"
 include "_core/facts.pxi"
@@ -161,6 +162,7 @@ include "_core/shapes.pxi"
 include "_core/terms.pxi"
 include "_core/accept.pxi"
 include "_core/tasks.pxi"
+include "_core/run.pxi"
 include "_core/pricing.pxi"
 include "_core/verdict.pxi"
 include "_core/questions.pxi"

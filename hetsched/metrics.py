@@ -7,7 +7,7 @@ Labels are closed sets or bounded: never a task id, a user, or the text of an er
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -93,6 +93,14 @@ class Metrics:
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
+
+
+def observe_many(histogram: Histogram, counts: Sequence[int], total: float) -> None:
+    """So many values up to each bound and beyond the last, which add up to `total`; the library knows single ones only."""
+    histogram._sum.inc(total)
+    for bucket, count in zip(histogram._buckets, counts, strict=True):
+        if count:
+            bucket.inc(count)
 
 
 class _Asked(Collector):

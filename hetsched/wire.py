@@ -187,9 +187,9 @@ class Start(Message, frozen=True, array_like=True, tag="start"):
 
 
 class Starts(Message, frozen=True, array_like=True, tag="starts"):
-    """`Start` of many. The i-th is `likes[which[i]]` but for task, attempt, devices and its array index. `names`: of the node's devices, by
-    index. `which`, `attempts`: an uint16 each; `tasks`: ids joined by newlines; `devices`: of each a byte that counts them, then index and
-    share_milli (uint16) of each device. Little-endian."""
+    """`Start` of many. The i-th is `likes[which[i]]` but for session, task, attempt, devices and its array index. `names`: of the node's
+    devices, by index. `which`, `attempts`: an uint16 each; `tasks`: ids joined by newlines; `devices`: of each a byte that counts them, then
+    index and share_milli (uint16) of each device. Little-endian."""
 
     session: int
     epoch: int
@@ -213,7 +213,8 @@ class Starts(Message, frozen=True, array_like=True, tag="starts"):
             at = end
             order = self.likes[like]
             env = {**order.env, **array_env(task)}
-            yield msgspec.structs.replace(order, task=task, attempt=attempt, devices=devices, env=env)
+            own = {"session": self.session, "task": task, "attempt": attempt, "devices": devices, "env": env}
+            yield msgspec.structs.replace(order, **own)
 
 
 class Stop(Message, frozen=True, array_like=True, tag="stop"):

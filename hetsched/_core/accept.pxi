@@ -95,6 +95,34 @@ cdef uint32_t first_known(Tables* t, KeyRecord* keys, uint32_t count, uint32_t* 
     return NONE_
 
 
+def array_keys(bytes prefix, uint32_t first, uint32_t count):
+    """See `_core.pyi`."""
+    cdef bytearray keys = bytearray((len(prefix) + 11) * count)
+    cdef uint8_t* begin = keys
+    cdef uint8_t* at = begin
+    cdef const uint8_t* data = prefix
+    cdef size_t size = len(prefix)
+    cdef uint8_t digits[10]
+    cdef uint32_t number, left
+    cdef int length
+    for number in range(first, first + count):
+        memcpy(at, data, size)
+        at += size
+        length = 0
+        left = number
+        while left > 0 or length == 0:
+            digits[length] = 48 + left % 10
+            length += 1
+            left //= 10
+        while length > 0:
+            length -= 1
+            at[0] = digits[length]
+            at += 1
+        at[0] = 10
+        at += 1
+    return bytes(keys[:at - begin - 1]) if count else b""
+
+
 # ---------------------------------------------------------------- one task
 
 cdef int reserve_tasks(Tables* t, uint64_t count) except -1 nogil:

@@ -72,8 +72,8 @@ cdef int give_allocation(Tables* t, uint32_t slot) except -1 nogil:
     return 0
 
 
-cdef int release(Tables* t, uint32_t task, uint32_t* claim) except -1 nogil:
-    """The live attempt holds nothing any more. `claim`: the claim that waited for nobody else, else NONE."""
+cdef int release(Tables* t, uint32_t task, uint32_t* claim, uint32_t* story) except -1 nogil:
+    """The live attempt holds nothing any more. `claim`: the claim that waited for nobody else, else NONE. `story`: what it was."""
     cdef uint32_t slot = t.tasks[task].place
     cdef AllocationRecord* record = &t.allocations[slot]
     cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
@@ -85,6 +85,7 @@ cdef int release(Tables* t, uint32_t task, uint32_t* claim) except -1 nogil:
         forget_victim(t, record.claim, slot)
         if t.allocations[claim[0]].victims > 0:
             claim[0] = NONE_
+    keep_story(t, task, record, story)
     hold_live(t, record.node, shape, pieces_of(t, record), record.count, -1)
     t.nodes[record.node].allocations -= 1
     t.tasks[task].place = NONE_

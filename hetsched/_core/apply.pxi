@@ -170,26 +170,31 @@ cdef int apply_stopping(Tables* t, uint32_t slot) except -1 nogil:
 
 cdef int apply_ended(Tables* t, uint32_t slot, uint8_t state, uint32_t* claim) except -1 nogil:
     cdef TaskRecord* task = &t.tasks[slot]
+    cdef uint32_t story = NONE_
     claim[0] = NONE_
     if is_live(task):
-        release(t, slot, claim)
+        release(t, slot, claim, &story)
         t.left += t.shapes[task.shape].ask_count > 0
     task.flags &= ~HELD_FLAGS
     if state == SUCCEEDED_ and task.gang != NONE_:
         t.gangs[task.gang].succeeded += 1
     set_state(t, slot, state)
-    task.place = NONE_
+    task.place = story if state == SUCCEEDED_ else NONE_
+    if story != NONE_ and state != SUCCEEDED_:
+        story_gone(t, slot, story)
     return 0
 
 
 cdef int apply_requeued(Tables* t, uint32_t slot, uint8_t hold, uint32_t* claim) except -1 nogil:
     cdef TaskRecord* task = &t.tasks[slot]
+    cdef uint32_t story
     if hold & PREEMPTED_BIT:
         apply_evicted(t, task)
     else:
         calm(t, task)
         note_loss(t, task.gang)
-    release(t, slot, claim)
+    release(t, slot, claim, &story)
+    story_gone(t, slot, story)
     task.flags |= hold & HELD_FLAGS
     set_state(t, slot, HELD_ if hold & HELD_FLAGS else QUEUED_)
     return 0
@@ -213,9 +218,11 @@ cdef inline void calm(Tables* t, TaskRecord* task) noexcept nogil:
 
 cdef int apply_backed_off(Tables* t, uint32_t slot, uint32_t* claim) except -1 nogil:
     cdef TaskRecord* task = &t.tasks[slot]
+    cdef uint32_t story
     calm(t, task)
     note_loss(t, task.gang)
-    release(t, slot, claim)
+    release(t, slot, claim, &story)
+    story_gone(t, slot, story)
     if task.failures < 255:
         task.failures += 1
     set_state(t, slot, BACKOFF_)
@@ -287,6 +294,8 @@ cdef int apply_forgotten(Tables* t, uint32_t slot) except -1 nogil:
     cdef TaskRecord* task = &t.tasks[slot]
     if task.gang != NONE_:
         leave_gang(t, task.gang, slot)
+    if task.state == SUCCEEDED_ and task.place != NONE_:
+        drop_story(t, task.place)
     index_drop(t, slot)
     arena_give(&t.keys, task.key, key_length(t, task.key) + 1)
     t.counts[task.state] -= 1

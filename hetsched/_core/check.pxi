@@ -51,6 +51,9 @@ cdef int check_tasks(Tables* t) except -1:
             hold_that(task.place < t.allocations_used and t.allocations[task.place].is_live and t.allocations[task.place].task == slot,
                       "a live or claiming task has its allocation", slot)
             hold_that(t.allocations[task.place].is_claim == (task.flags & CLAIMING_ != 0), "a claim belongs to a claiming task", slot)
+        elif task.state == SUCCEEDED_ and task.place != NONE_:
+            hold_that(task.place < t.stories.used and story_at(t, task.place).attempt == task.attempt,
+                      "the story of a task that succeeded is that of its last attempt", slot)
         elif not is_waiting(task):
             hold_that(task.place == NONE_, "who neither waits nor lives stands nowhere", slot)
     hold_that(taken == t.tasks_count, "tasks are counted", taken)

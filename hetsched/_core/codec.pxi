@@ -76,6 +76,18 @@ cdef list facts_list(const uint8_t* data, size_t begin, size_t end):
     return records
 
 
+def fact_at(bytes facts, size_t offset):
+    """See `_core.pyi`."""
+    cdef const uint8_t* data = facts
+    cdef size_t size
+    if offset >= <size_t> len(facts):
+        raise ValueError(f"offset {offset} is behind the end {len(facts)}")
+    size = length_of(data + offset, len(facts) - offset)
+    if size == 0:
+        raise ValueError(f"offset {offset}: the record is cut off or of no known kind")
+    return offset + size, fact_tuple(data + offset, size)
+
+
 def split_facts(bytes facts):
     """See `_core.pyi`."""
     return facts_list(facts, 0, len(facts))

@@ -21,12 +21,17 @@ cdef void mix_bytes(uint64_t* digest, const void* data, size_t size) noexcept no
 
 
 cdef void digest_tasks(Tables* t, uint64_t* digest) noexcept nogil:
-    """Where a waiting task stands is derived, where its key lies too."""
+    """Where a waiting task stands is derived, where its key and its story lie too."""
     cdef uint32_t slot
     cdef TaskRecord task
+    cdef StoryRecord* story
     for slot in range(t.tasks_used):
         task = t.tasks[slot]
         if is_waiting(&task):
+            task.place = NONE_
+        if task.state == SUCCEEDED_ and task.place != NONE_:
+            story = story_at(t, task.place)
+            mix_bytes(digest, story, story_bytes(story.count))
             task.place = NONE_
         if task.state != FREE_:
             mix_bytes(digest, key_bytes(t, task.key), key_length(t, task.key))
@@ -98,6 +103,7 @@ cdef uint64_t digest_tables(Tables* t) noexcept nogil:
     scalars.now_ns = 0
     memset(scalars.key_free, 0, sizeof(scalars.key_free))
     memset(scalars.piece_free, 0, sizeof(scalars.piece_free))
+    memset(scalars.story_free, 0, sizeof(scalars.story_free))
     mix_bytes(&digest, &scalars, sizeof(Scalars))
     mix_bytes(&digest, t.checkpoints, <size_t> t.checkpoints_used * sizeof(int64_t))
     mix_bytes(&digest, t.uses, t.uses_used * sizeof(UseRecord))

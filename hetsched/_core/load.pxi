@@ -51,6 +51,7 @@ cdef int load_tables(Tables* t, dict sections) except -1:
     t.checkpoints_used = fill(<void**> &t.checkpoints, &t.checkpoints_capacity, sizeof(int64_t), sections["checkpoints"])
     t.allocations_used = fill(<void**> &t.allocations, &t.allocations_capacity, sizeof(AllocationRecord), sections["allocations"])
     t.pieces.used = fill(<void**> &t.pieces.base, &t.pieces.capacity, 8, sections["pieces"])
+    t.stories.used = fill(<void**> &t.stories.base, &t.stories.capacity, 8, sections["stories"])
     t.nodes_used = fill(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), sections["nodes"])
     t.nodes_capacity = (t.nodes_capacity & ~<uint32_t> 7)
     if t.nodes_capacity < t.nodes_used:

@@ -1,7 +1,7 @@
 # Doors about prices: what is asked and what is there, out; what that makes capacity worth, in. No facts: prices are computed again from
 # what was counted (policy/price.py) whenever that is wanted, and placements are written down anyhow.
 
-cdef class PricingDoors(TaskDoors):
+cdef class PricingDoors(RunDoors):
 
     @property
     def asked(self):

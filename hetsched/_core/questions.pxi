@@ -23,7 +23,23 @@ cdef class Questions(PricingDoors):
             return None
         record = &self.t.allocations[self.t.tasks[task].place]
         return Placement(record.node, self.t.tasks[task].attempt, record.lane, record.placed_ns, record.started_ns,
-                         device_pairs(&self.t, record))
+                         pairs_of(pieces_of(&self.t, record), record.count))
+
+    def story(self, uint32_t task):
+        cdef StoryRecord* story
+        cdef uint32_t ref
+        self._task(task)
+        ref = story_of(&self.t, task)
+        if ref == NONE_:
+            return None
+        story = story_at(&self.t, ref)
+        return Placement(story.node, story.attempt, story.lane, story.placed_ns, story.started_ns,
+                         pairs_of(story_pieces(story), story.count))
+
+    def stories_on(self, uint32_t node):
+        self._node(node)
+        return [at for at in range(self.t.tasks_used) if self.t.tasks[at].state == SUCCEEDED_ and self.t.tasks[at].place != NONE_
+                and story_at(&self.t, self.t.tasks[at].place).node == node]
 
     def claim(self, uint32_t task):
         cdef AllocationRecord* record
@@ -190,10 +206,9 @@ cdef list tasks_holding(Tables* t, uint32_t node, bint claims):
     return sorted(found)
 
 
-cdef tuple device_pairs(Tables* t, AllocationRecord* record):
-    cdef uint32_t* pieces = pieces_of(t, record)
+cdef tuple pairs_of(uint32_t* pieces, int count):
     cdef int at
-    return tuple([(pieces[at] & 0xFF, pieces[at] >> 8) for at in range(record.count)])
+    return tuple([(pieces[at] & 0xFF, pieces[at] >> 8) for at in range(count)])
 
 
 cdef int keep_lowest(Tables* t, Slots* best, uint32_t slot, uint32_t limit) except -1 nogil:

@@ -13,7 +13,7 @@ LAYOUT = {
     "scalars": "now_ns:i8 blast_radius:i8 mix_total:i8 mix_since:i8 mix_every:i8 mix_weight:i8*32 next_sequence:u8 oscillations:u8 "
                "tasks_free:u4=4294967295 allocations_free:u4=4294967295 nodes_free:u4=4294967295 gangs_free:u4=4294967295 mix_size:u4 "
                "policy:u4 order:u4 mix:u4*32 key_free:u4*40=4294967295 piece_free:u4*40=4294967295 ages:age*256 accepted_ns:i8 ages_used:u4 "
-               "over_cpu:i8 over_memory:i8 gang_share:i8 sharers_most:i8",
+               "over_cpu:i8 over_memory:i8 gang_share:i8 sharers_most:i8 story_free:u4*40=4294967295",
     "age": "first_sequence:u8 begun_ns:i8",
     "tasks": "submitted_ns:i8 deadline_ns:i8=9223372036854775807 changed_ns:i8 sequence:u8 shape:u4 template_:u4 gang:u4=4294967295 "
              "place:u4=4294967295 key:u4 queue:u2 priority:i2 attempt:u2 checkpoint:u2 failures:u1 preemptions:u1 state:u1 flags:u1",

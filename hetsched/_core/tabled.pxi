@@ -10,6 +10,7 @@ cdef class Tabled:
         memset(t, 0, sizeof(Tables))
         arena_init(&t.keys)
         arena_init(&t.pieces)
+        arena_init(&t.stories)
         t.tasks_free = NONE_
         t.allocations_free = NONE_
         t.nodes_free = NONE_
@@ -17,6 +18,7 @@ cdef class Tabled:
         t.gang_lane_first = NONE_
         t.reserved_task = NONE_
         t.owner = NONE_
+        t.gone_next = NONE_
         t.look_again_ns = INT64_MAX
         t.next_sequence = 1
         t.mix_every = 64
@@ -108,10 +110,11 @@ cdef void free_tables(Tables* t) noexcept:
     drop_slots(&t.lifted)
     drop_slots(&t.doomed)
     drop_slots(&t.passing)
+    drop_slots(&t.gone)
     for pointer in (<size_t> t.facts.data, <size_t> t.tasks, <size_t> t.keys.base, <size_t> t.index, <size_t> t.checkpoints,
                     <size_t> t.allocations, <size_t> t.pieces.base, <size_t> t.nodes, <size_t> t.devices, <size_t> t.shapes,
                     <size_t> t.queues, <size_t> t.gangs, <size_t> t.lanes, <size_t> t.trees, <size_t> t.trial, <size_t> t.plan.seats, <size_t> t.seat_prices, <size_t> t.kept, <size_t> t.moves,
                     <size_t> t.units, <size_t> t.evictions, <size_t> t.uses, <size_t> t.templates,
-                    <size_t> t.ends, <size_t> t.seats, <size_t> t.class_views, <size_t> t.prices, <size_t> t.fgd):
+                    <size_t> t.ends, <size_t> t.stories.base, <size_t> t.plain, <size_t> t.learned.data, <size_t> t.seats, <size_t> t.class_views, <size_t> t.prices, <size_t> t.fgd):
         free(<void*> <size_t> pointer)
     memset(t, 0, sizeof(Tables))

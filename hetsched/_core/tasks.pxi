@@ -9,6 +9,7 @@ cdef class TaskDoors(TermDoors):
             raise ValueError(f"time goes back from {self.t.now_ns} to {now_ns}")
         self.t.now_ns = now_ns
         self.t.turn_open = True
+        let_stories_go(&self.t)
 
     def words(self, int kind, bytes payload):
         cdef const uint8_t* data = payload
@@ -54,6 +55,7 @@ cdef class TaskDoors(TermDoors):
                     raise ValueError(f"offset {at}: the record is cut off or of no known kind")
                 if data[at] == FACT_TURN:
                     self.t.now_ns = get64(data + at + 1)
+                    let_stories_go(&self.t)
                 elif data[at] == FACT_WORDS:
                     on_words(data[at + 1], facts[at + 6:at + size])
                 else:
@@ -118,15 +120,17 @@ cdef class TaskDoors(TermDoors):
         self._checked()
         return slots
 
-    def absent(self, list keys):
-        cdef const uint8_t* data
-        cdef uint32_t length
-        for key in keys:
-            data = <bytes> key
-            length = <uint32_t> len(<bytes> key)
-            if index_find(&self.t, data, length, hash_bytes(data, length)) != NONE_:
-                return False
-        return len(set(keys)) == len(keys)
+    def absent(self, bytes keys):
+        cdef uint32_t count = <uint32_t> keys.count(NEWLINE) + 1, known
+        cdef bytearray scratch = bytearray(count * sizeof(KeyRecord) + (2 * count + 1) * sizeof(uint32_t))
+        cdef KeyRecord* read = <KeyRecord*> <uint8_t*> scratch
+        cdef const uint8_t* data = keys
+        cdef const char* fault = split_keys(data, len(keys), read, count)
+        if fault != NULL:
+            raise ValueError(f"{count} keys: {fault.decode()}")
+        with nogil:
+            known = first_known(&self.t, read, count, <uint32_t*> (read + count), 2 * count + 1)
+        return known == NONE_
 
     def accept_mixed(self, bytes keys, bytes which, list heads, int64_t submitted_ns):
         cdef Tables* t = &self.t
@@ -344,11 +348,23 @@ cdef class TaskDoors(TermDoors):
     def forget_all(self, bytes tasks):
         cdef const uint32_t* slot = <const uint32_t*> <const uint8_t*> tasks
         cdef uint32_t count = <uint32_t> (len(tasks) // 4), at
+        cdef dict templates = {}
         for at in range(count):
             self._task(slot[at])
             self._refused(slot[at], refuse_forgotten(&self.t, slot[at]))
+            if self.t.tasks[slot[at]].gang != NONE_:
+                break
+            template = self.t.tasks[slot[at]].template_
+            templates[template] = templates.get(template, 0) + 1
             do_forgotten(&self.t, slot[at])
         self._checked()
+        return templates
+
+    def drop_story(self, uint32_t task):
+        self._task(task)
+        if self.t.tasks[task].state == SUCCEEDED_ and self.t.tasks[task].place != NONE_:
+            drop_story(&self.t, self.t.tasks[task].place)
+            self.t.tasks[task].place = NONE_
 
     # ------------------------------------------------------------------ deciding
 

@@ -8,7 +8,7 @@
 
 MAGIC = b"hetcore5"
 SECTIONS = ("scalars", "tasks", "keys", "checkpoints", "allocations", "pieces", "nodes", "devices", "shapes", "queues", "gangs", "evictions",
-            "templates", "levels", "device_runs", "uses")
+            "templates", "levels", "device_runs", "uses", "stories")
 
 
 cdef bytes raw(const void* data, size_t size):
@@ -38,6 +38,7 @@ cdef struct Scalars:
     int64_t accepted_ns
     uint32_t ages_used
     int64_t over_cpu, over_memory, gang_share, sharers_most
+    uint32_t story_free[ARENA_CLASSES]
 
 
 cdef void read_scalars(Tables* t, Scalars* scalars) noexcept nogil:
@@ -55,6 +56,7 @@ cdef void read_scalars(Tables* t, Scalars* scalars) noexcept nogil:
     scalars.ages_used, scalars.accepted_ns, scalars.order = t.ages_used, t.accepted_ns, t.order
     scalars.over_cpu, scalars.over_memory = t.over_cpu, t.over_memory
     scalars.gang_share, scalars.sharers_most = t.gang_share, t.sharers_most
+    memcpy(scalars.story_free, t.stories.free_first, sizeof(scalars.story_free))
 
 
 cdef void write_scalars(Tables* t, const Scalars* scalars) noexcept:
@@ -71,6 +73,7 @@ cdef void write_scalars(Tables* t, const Scalars* scalars) noexcept:
     t.ages_used, t.accepted_ns, t.order = scalars.ages_used, scalars.accepted_ns, <uint8_t> scalars.order
     t.over_cpu, t.over_memory = scalars.over_cpu, scalars.over_memory
     t.gang_share, t.sharers_most = scalars.gang_share, <uint16_t> scalars.sharers_most
+    memcpy(t.stories.free_first, scalars.story_free, sizeof(scalars.story_free))
 
 
 cdef class Whole(Questions):
@@ -85,6 +88,7 @@ cdef class Whole(Questions):
         cdef Tables* t = &self.t
         cdef Scalars scalars
         cdef uint32_t at
+        let_stories_go(t)
         read_scalars(t, &scalars)
         sections = [
             header_section(), raw(&scalars, sizeof(Scalars)),
@@ -96,7 +100,7 @@ cdef class Whole(Questions):
             raw(t.templates, t.templates_used * sizeof(TemplateRecord)),
             packed([raw(t.shapes[at].levels, t.shapes[at].levels_size) for at in range(t.shapes_used)]),
             packed([raw(t.device_runs[at].at, <size_t> t.device_runs[at].size * 4) for at in range(65)]),
-            raw(t.uses, t.uses_used * sizeof(UseRecord)),
+            raw(t.uses, t.uses_used * sizeof(UseRecord)), raw(t.stories.base, <size_t> t.stories.used * 8),
         ]
         parts = [MAGIC]
         for section in sections:

@@ -12,8 +12,14 @@ from hetsched.api import body as bodies
 from hetsched.api.accepted import Body, accepted, nothing_accepted, place_of_items
 from hetsched.api.call import Call
 from hetsched.api.known import Recognised, may_submit
-from hetsched.model import Submission
-from hetsched.scheduler.messages import Bundle, BundleReply, SubmitReply
+from hetsched.errors import Problem
+from hetsched.model import Submission, parse_task
+from hetsched.model.read_submission import LONGEST_ID
+from hetsched.scheduler.bundles import known_of
+from hetsched.scheduler.messages import Array, ArrayReply, Bundle, BundleReply, SubmitReply
+
+LONGEST_ARRAY = 1 << 16
+"""Bytes: longer ones are read aside, as they would stop the event loop."""
 
 
 def bundle_of(call: Call, raw: bytes, kind: str) -> Bundle | None:
@@ -32,6 +38,43 @@ def bundle_of(call: Call, raw: bytes, kind: str) -> Bundle | None:
         return None
     known = [each.known for each in recognised]
     return Bundle(known=known, counts=counts, which=bytearray(which), ids=ids, actor=call.actor)
+
+
+def array_of(call: Call, raw: bytes, kind: str) -> Array | None:
+    """The body's tasks, where it is a template and a count."""
+    if len(raw) > LONGEST_ARRAY or b"count" not in raw:
+        return None
+    defaults, token = call.daemon.task_defaults, call.token
+    try:
+        body = bodies.decode(raw, kind)
+        if not isinstance(body, dict) or body.keys() != {"template", "count"} or not isinstance(body["template"], dict):
+            return None
+        task, count = parse_task(body["template"], defaults), body["count"]
+    except Problem:
+        return None
+    if type(count) is not int or not 1 <= count <= defaults.array_tasks or len(f"{task.id}-{count - 1}") > LONGEST_ID:
+        return None
+    known = known_of(task)
+    if known is None or not may_submit(token, task):
+        return None
+    return Array(known=known, base=task.id or "", count=count, actor=call.actor)
+
+
+async def submit_array(call: Call, array: Array) -> web.Response:
+    """Accept it; 202 when it is in the journal."""
+    reply: ArrayReply | SubmitReply = await call.daemon.submit(array, array.count)
+    if isinstance(reply, SubmitReply):
+        submission = Submission(single=False, items=[array.known.task] * array.count)
+        if all(task is None for task in reply.ids):
+            raise nothing_accepted(Body(submission, place_of_items({"count": array.count})), reply.rejected)
+        return accepted(call, submission, reply, waited=False)
+    answer = {
+        "accepted": reply.count,
+        "rejected": [],
+        "ids": {"first": reply.first, "count": reply.count},
+        "durability": call.daemon.durability,
+    }
+    return call.answer({**answer, "placements": reply.placements} if reply.placements else answer, 202)
 
 
 async def submit(call: Call, bundle: Bundle, *, are_ids_known: bool = False) -> web.Response:

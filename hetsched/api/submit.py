@@ -50,8 +50,11 @@ async def _answer_to_frame(call: Call, raw: bytes, kind: str) -> bytes:
 
 
 async def _submit(call: Call, raw: bytes, kind: str, wait_s: float | None, key: str | None) -> web.Response:
-    if wait_s is None and key is None and (bundle := bulk.bundle_of(call, raw, kind)) is not None:
-        return await bulk.submit(call, bundle)
+    if wait_s is None and key is None:
+        if (bundle := bulk.bundle_of(call, raw, kind)) is not None:
+            return await bulk.submit(call, bundle)
+        if (array := bulk.array_of(call, raw, kind)) is not None:
+            return await bulk.submit_array(call, array)
     body = await _read(call, raw, kind)
     tasks = sum(isinstance(item, Task) for item in body.submission.items)
     if tasks == 0:

@@ -32,7 +32,7 @@ from hetsched.metrics import Metrics
 from hetsched.model import State
 from hetsched.scheduler import Scheduler
 from hetsched.scheduler.lifecycle import STATE_OF_CODE
-from hetsched.scheduler.messages import Bundle, Input, Submit, SubmitGraph, Turn
+from hetsched.scheduler.messages import Array, Bundle, Input, Submit, SubmitGraph, Turn
 from hetsched.scheduler.room import check_node
 from hetsched.scheduler.view import View
 from hetsched.store import Store
@@ -105,7 +105,7 @@ class Daemon:
         """Change something; the answer, once it is durable."""
         return await self.turns.ask(item)
 
-    async def submit(self, item: Submit | Bundle | SubmitGraph, tasks: int) -> Any:
+    async def submit(self, item: Submit | Bundle | Array | SubmitGraph, tasks: int) -> Any:
         """Submit that many tasks, or a graph; TooBusy when the inbox is full, Unavailable when the store takes nothing new."""
         self._refuse_if_full()
         return await self.turns.ask(item, tasks=tasks)

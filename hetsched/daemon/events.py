@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable
 
 from hetsched.errors import Gone
-from hetsched.scheduler.messages import Event, QueuedRun
+from hetsched.scheduler.messages import Event, EventRun
 
 
 class EventRing:
@@ -20,16 +20,16 @@ class EventRing:
         self.kept = kept
         self.last_seq = last_seq
         self.first_seq = last_seq + 1
-        self._slots: list[Event | QueuedRun | None] = [None] * kept
+        self._slots: list[Event | EventRun | None] = [None] * kept
         self._changed = asyncio.Event()
         self._watches: dict[str, set[TaskWatch]] = {}
 
-    def publish(self, events: Iterable[Event | QueuedRun]) -> None:
+    def publish(self, events: Iterable[Event | EventRun]) -> None:
         """Append, dropping the oldest; wake whoever waits."""
         for event in events:
             if event.seq != self.last_seq + 1:
                 self.first_seq = event.seq  # a gap: what is before it cannot be promised to be whole
-            if isinstance(event, QueuedRun):
+            if not isinstance(event, Event):
                 self._append_run(event)
                 continue
             self.last_seq = event.seq
@@ -40,17 +40,17 @@ class EventRing:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _append_run(self, run: QueuedRun) -> None:
+    def _append_run(self, run: EventRun) -> None:
         """A place holds the whole run; `after` makes the event."""
-        self.last_seq = run.seq + len(run.ids) - 1
-        count = min(len(run.ids), self.kept)
+        self.last_seq = run.seq + len(run) - 1
+        count = min(len(run), self.kept)
         begin = (self.last_seq - count + 1) % self.kept
         before_end = min(count, self.kept - begin)
         self._slots[begin : begin + before_end] = [run] * before_end
         self._slots[: count - before_end] = [run] * (count - before_end)
         if self._watches:
-            for ident in run.ids:
-                self._touch(ident.decode())
+            for task in run.tasks():
+                self._touch(task)
 
     def _touch(self, task: str) -> None:
         for watch in self._watches.get(task, ()):
@@ -66,7 +66,7 @@ class EventRing:
             )
         last = min(self.last_seq, seq + limit)
         found = ((number, self._slots[number % self.kept]) for number in range(seq + 1, last + 1))
-        return [one.event(number) if isinstance(one, QueuedRun) else one for number, one in found if one is not None]
+        return [one if isinstance(one, Event) else one.event(number) for number, one in found if one is not None]
 
     async def grown(self, seq: int, timeout_s: float) -> bool:
         """Until there is an event after `seq`; False when the time is over first."""

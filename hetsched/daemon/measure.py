@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hetsched import _core
 from hetsched.daemon.turns import Taken
 from hetsched.errors import NotFound
-from hetsched.metrics import OTHER, Metrics, Samples
-from hetsched.scheduler.messages import Event, QueuedRun
+from hetsched.metrics import LATENCY_BUCKETS_S, LONG_BUCKETS_S, OTHER, Metrics, Samples, observe_many
+from hetsched.scheduler.messages import Event, FactRun, QueuedRun
 from hetsched.scheduler.reasons import Reason
 
 if TYPE_CHECKING:
@@ -51,12 +52,16 @@ class Measure:
         events = taken.turn.events
         if not events.parts:
             return
-        now_s = self._daemon.clock.now_ns() / 1e9
+        now_ns = self._daemon.clock.now_ns()
+        now_s = now_ns / 1e9
         flushed = 0
         for event in events.parts:
             if isinstance(event, QueuedRun):
-                metrics.events.labels("queued").inc(len(event.ids))
-                metrics.tasks_accepted.inc(len(event.ids))
+                metrics.events.labels("queued").inc(event.count)
+                metrics.tasks_accepted.inc(event.count)
+                continue
+            if isinstance(event, FactRun):
+                flushed += self._count_run(event, now_ns)
                 continue
             metrics.events.labels(event.event).inc()
             if event.event in OVER and event.attempt:
@@ -67,6 +72,24 @@ class Measure:
             flushed += event.event == "placed" and event.data.get("lane") == "batch"
         if flushed:
             metrics.batch_size.observe(flushed)
+
+    def _count_run(self, event: FactRun, now_ns: int) -> int:
+        """Returns how many were placed in the batch lane."""
+        metrics, run = self._metrics, event.run
+        for name, count in (("placed", run.placed), ("running", run.started), ("succeeded", run.succeeded)):
+            if count:
+                metrics.events.labels(name).inc(count)
+        if run.succeeded:
+            metrics.attempts.labels("succeeded").inc(run.succeeded)
+        for template, waits in run.waits(_core.F_PLACED, now_ns, LATENCY_BUCKETS_S).items():
+            kind, qos = event.about[template]
+            observe_many(metrics.e2e_latency.labels(metrics.task_type(kind), qos), *waits)
+        for template, waits in run.waits(_core.F_STARTED, now_ns, LONG_BUCKETS_S).items():
+            observe_many(metrics.queue_wait.labels(event.about[template][1]), *waits)
+        for template, waits in run.waits(_core.F_ENDED, now_ns, LONG_BUCKETS_S, False).items():
+            kind, qos = event.about[template]
+            observe_many(metrics.completion.labels(metrics.task_type(kind), qos), *waits)
+        return sum(count for level, count in enumerate(run.placed_by_level()) if event.lanes[level] == "batch")
 
     def _placed(self, event: Event, now_s: float) -> None:
         about = self._about(event.task)

@@ -7,7 +7,7 @@ Bounded: `RUNS_KEPT` run times a profile, `limit` profiles, the one longest with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -72,16 +72,17 @@ class Profile(msgspec.Struct, array_like=True):
         """Whether the median has been nearer to the truth than the submitters were."""
         return self.judged >= FEWEST_JUDGED and (self.estimates == 0 or self.error_milli < self.estimate_error_milli)
 
-    def learn(self, run_ms: int, estimate_ms: int | None) -> None:
-        """Judge what would have been said, then learn."""
+    def learn(self, runs_ms: Sequence[int], estimate_ms: int | None) -> None:
+        """Judge what would have been said, then learn. Runs that ended together are judged together, by their median."""
         if self.is_known:
+            actual_ms = sorted(runs_ms)[(len(runs_ms) - 1) // 2]
             self.judged += 1
-            self.error_milli = _moved(self.error_milli, self.quantile_ms(500), run_ms)
+            self.error_milli = _moved(self.error_milli, self.quantile_ms(500), actual_ms)
             if estimate_ms is not None:
                 self.estimates += 1
-                self.estimate_error_milli = _moved(self.estimate_error_milli, estimate_ms, run_ms)
-        self.runs += 1
-        self.times_ms.append(run_ms)
+                self.estimate_error_milli = _moved(self.estimate_error_milli, estimate_ms, actual_ms)
+        self.runs += len(runs_ms)
+        self.times_ms += runs_ms[-RUNS_KEPT:]
         del self.times_ms[:-RUNS_KEPT]
 
 
@@ -105,13 +106,17 @@ class Profiles:
         self._by_class: dict[Class, dict[str, Profile]] = {}
         self._pooled: dict[Class, tuple[float, float]] = {}
 
-    def learn(self, task: Task, model: str, run_ms: int) -> int:
-        """An attempt of the task succeeded on a device of this model ("" = on cores) after so long. Returns runs learned of the like."""
+    def learn(self, task: Task, model: str, runs_ms: Sequence[int]) -> int:
+        """Attempts of such a task succeeded on devices of this model ("" = on cores) after so long, in one turn. Returns runs learned of the
+        like."""
         of_type, size = class_of(task)
         key = (of_type, model, size)
         profile = self.by_key.get(key) or Profile(*key, times_ms=[])
         self._drop(key)
-        profile.learn(max(1, run_ms), None if task.estimate is None else max(1, round(task.estimate * 1000)))
+        profile.learn(
+            [max(1, run_ms) for run_ms in runs_ms],
+            None if task.estimate is None else max(1, round(task.estimate * 1000)),
+        )
         self.put(profile)
         return profile.runs
 

@@ -7,14 +7,16 @@ and calls nothing else: it decides nothing. So whatever is not a consequence of 
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from hetsched import _core
-from hetsched._core import NONE, Core
+from hetsched._core import NONE, Core, Run
 from hetsched.config import Config
 from hetsched.model import Qos, Task
 from hetsched.policy.feedback import NEUTRAL, Controller
@@ -62,7 +64,7 @@ class Books:
         self.profiles = Profiles(config.limits.profiles)
         self.learns = True  # not in a copy that only plays at running (rehearse/image.py)
         self.gangs = Gangs(core, self.cluster)
-        self.attempts = Attempts()
+        self.attempts = Attempts(self)
         self.uses = Uses()
         self.feedback = Controller(config.feedback) if config.feedback.enabled else None
         self.trying = Trying(self)
@@ -74,6 +76,7 @@ class Books:
         self.event_seq = 1
         self.id_seq = 1
         self.now_ns = 0
+        self.lanes = tuple("immediate" if str(qos) in config.lanes.immediate else "batch" for qos in QOS_OF_LEVEL)
         self.immediate = frozenset(qos.level for qos in map(Qos, config.lanes.immediate))
         self._apply: dict[type[words.Word], Callable[[Any], Any]] = {
             words.Submitted: self._apply_submitted,
@@ -136,7 +139,7 @@ class Books:
         """Slots of the tasks, uint32 each."""
         heads = [self._head(head) for head in word.heads]
         which = word.which or bytes(2 * sum(head.count for head in word.heads))
-        return self.core.accept_mixed(word.ids, which, heads, word.at_ns)
+        return self.core.accept_mixed(word.keys(), which, heads, word.at_ns)
 
     def _head(self, head: words.Head) -> tuple[int, int, int, int, int, int, int, int]:
         template = self._use(head.template, head.body, head.count)
@@ -160,13 +163,32 @@ class Books:
         template = self.templates.use(slot, body, count)
         if template.users == count:
             self._tell_expected(slot)
+            self.core.set_plain(slot, self._is_plain(template.task))
         return template
+
+    def _is_plain(self, task: Task) -> bool:
+        """Nothing follows from what happens to such a task but what a Run of the core tells: no timer, no gang, nothing that looks at one
+        end alone."""
+        expires = task.on_deadline == "expire" and task.deadline_ns is not None
+        return not (self.feedback is not None or expires or task.gang or task.time_limit or task.checkpoint is not None)
+
+    def tell_plain(self) -> None:
+        """The core keeps that for as long as it lives: again after a load."""
+        for slot, template in self.templates.by_slot.items():
+            self.core.set_plain(slot, self._is_plain(template.task))
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether plain facts may be recorded many at a time: nobody counts attempts one by one."""
+        return not (self.trying.is_asked or self.graphs.has_tasks or self.uses.by_task)
 
     def _apply_node(self, word: words.NodeKnown) -> None:
         old = self.cluster.by_name.get(word.spec.name)
         if old is not None and same_hardware(old.spec, word.spec):
             self.cluster.apply_described(word.spec)
         else:
+            if old is not None:
+                self.attempts.write_down(old.slot)
             self.cluster.apply_known(word.spec)
         self.templates.level_node(self.cluster.by_name[word.spec.name].slot, word.spec)
 
@@ -210,9 +232,7 @@ class Books:
         if code == _core.F_TURN:
             self.now_ns = fact[1]
         elif code == _core.F_PLACED:
-            self._record_placed(*fact[1:])
-        elif code == _core.F_STARTED:
-            self.attempts.started(fact[1], self.now_ns)
+            self._record_placed(fact[1])
         elif code == _core.F_STOPPING:
             self.attempts.stopping[fact[1]] = Reason(fact[3])
         elif code in (_core.F_ENDED, _core.F_REQUEUED, _core.F_BACKED_OFF):
@@ -222,37 +242,42 @@ class Books:
         elif code == _core.F_CLAIMED:
             self._record_claimed(*fact[1:])
 
-    def _record_placed(
-        self, task: int, number: int, node_slot: int, _lane: int, grants: tuple[tuple[int, int], ...]
-    ) -> None:
-        node = self.cluster.by_slot[node_slot]
-        attempt = Attempt(
-            number=number,
-            node=node.name,
-            devices=self.device_ids(node_slot, grants),
-            lane=self.lane(self.core.task(task).qos),
-            placed_ns=self.now_ns,
-        )
-        if self.feedback is not None:
-            attempt = msgspec.structs.replace(attempt, predicted_ms=self._predicted_ms(task, attempt))
-        self.attempts.placed(task, attempt)
-        self.trying.placed(task, attempt)
+    def record_run(self, run: Run) -> None:
+        """The same for facts of plain tasks, many at a time."""
+        self.ended.extend(memoryview(run.ended()).cast("I"))
+
+    def _record_placed(self, task: int) -> None:
+        if self.feedback is not None and (predicted_ms := self._predicted_ms(task, self.attempts.live[task])):
+            self.attempts.predicted_ms[task] = predicted_ms
+        if self.trying.is_asked:
+            self.trying.placed(task, self.attempts.live[task])
 
     def _predicted_ms(self, task: int, attempt: Attempt) -> int:
         found = self.profiles.predict(self.body(task), self.model_of(attempt))
         return 0 if found is None else round(found.p50_s * 1000)
 
     def _learn(self, task: int, body: Task) -> None:
-        """How long the attempt that is about to be over ran. One that went on from a checkpoint ran for a part only."""
-        attempt = self.attempts.live.get(task)
+        """How long the attempt that has succeeded ran. One that went on from a checkpoint ran for a part only."""
+        attempt = self.attempts.last(task)
         if attempt is None or not attempt.started_ns or (body.checkpoint is not None and attempt.number > 1):
             return
-        model, run_ms = self.model_of(attempt), (self.now_ns - attempt.started_ns) // 1_000_000
+        run_ms = (self.now_ns - attempt.started_ns) // 1_000_000
         if self.feedback is not None and attempt.predicted_ms:
             use = self.uses.by_task.get(task)
             self.feedback.observe(attempt.predicted_ms, run_ms, -1 if use is None else use.mean_milli(self.now_ns))
-        runs = self.profiles.learn(body, model, run_ms)
-        if runs <= TOLD_RUNS or runs % TOLD_EVERY == 0:
+        if not self.core.learn(task):
+            self._learned(body, self.model_of(attempt), [run_ms])
+
+    def learn_turn(self) -> None:
+        """What plain tasks have shown in this turn, by template and model. Before anything is forgotten; live and at replay alike."""
+        for slot, model, runs_ms in self.core.take_learned():
+            if self.learns:
+                self._learned(self.templates.task(slot), "" if model < 0 else self.models.words[model], runs_ms)
+
+    def _learned(self, body: Task, model: str, runs_ms: list[int]) -> None:
+        runs = self.profiles.learn(body, model, runs_ms)
+        before = runs - len(runs_ms)
+        if before < TOLD_RUNS or runs // TOLD_EVERY > before // TOLD_EVERY:
             for slot in self.templates.alike(body):
                 self._tell_expected(slot)
 
@@ -271,16 +296,14 @@ class Books:
         task, reason = fact[1], Reason(fact[-1])
         self.trying.over(task)
         if fact[0] == _core.F_ENDED:
-            attempt = self.attempts.live.get(task)
-            model = "" if attempt is None else self.model_of(attempt) if attempt.devices else NO_DEVICE
-            self.graphs.ended(task, fact[3], reason, attempt, model, self.now_ns)
-            exit_code = None
+            if self.graphs.has_tasks:
+                self._tell_graph(task, fact[3], reason)
             if fact[3] == _core.SUCCEEDED:
-                body = self.body(task)
-                exit_code = None if body.command is None else 0
                 if self.learns:
-                    self._learn(task, body)
-            self.attempts.over(task, str(STATE_OF_CODE[fact[3]]), reason, self.now_ns, exit_code)
+                    self._learn(task, self.body(task))
+                self.attempts.done(task)
+            else:
+                self.attempts.over(task, str(STATE_OF_CODE[fact[3]]), reason, self.now_ns)
             self.backoff_until_ns.pop(task, None)
             self.ended.append(task)
         elif fact[0] == _core.F_REQUEUED:
@@ -288,6 +311,11 @@ class Books:
         else:
             self.attempts.over(task, "failed", reason, self.now_ns)
         self.uses.over(task)
+
+    def _tell_graph(self, task: int, state: int, reason: Reason) -> None:
+        attempt = self.attempts.last(task)
+        model = "" if attempt is None else self.model_of(attempt) if attempt.devices else NO_DEVICE
+        self.graphs.ended(task, state, reason, attempt, model, self.now_ns)
 
     def _record_claimed(
         self, task: int, node_slot: int, cost: int, grants: tuple[tuple[int, int], ...], victims: tuple[int, ...]
@@ -310,6 +338,30 @@ class Books:
         """A terminal task leaves the table. Live: writes the fact. At replay: `about_to_forget` and the core's own record."""
         self.about_to_forget(task)
         self.core.forget(task)
+
+    def forget_oldest(self, count: int) -> None:
+        """So many of those that ended, oldest end first."""
+        while count > 0:
+            slots = array("I", islice(self.ended, count)).tobytes()
+            templates = self.core.forget_all(slots)
+            done = sum(templates.values())
+            self.forgotten(slots[: 4 * done], templates)
+            count -= done
+            if count > 0:  # the next one is in a gang
+                self.forget(self.ended[0])
+                count -= 1
+
+    def forgotten(self, slots: bytes, templates: dict[int, int]) -> None:
+        """The core has forgotten these (uint32 each), so many of each template."""
+        tasks = memoryview(slots).cast("I")
+        if self.attempts.past or self.attempts.claims:
+            for task in tasks:
+                self.attempts.forget(task)
+        for template, count in templates.items():
+            self.templates.drop(template, count)
+        for task in tasks:
+            if self.ended and self.ended[0] == task:
+                self.ended.popleft()
 
     def about_to_forget(self, task: int) -> None:
         """Drop all that the books keep of a task that the core is about to forget."""

@@ -16,7 +16,7 @@ from hetsched.errors import HetschedError, Problem
 from hetsched.model import Submission, Task
 from hetsched.scheduler import words
 from hetsched.scheduler.judge import Judged
-from hetsched.scheduler.messages import Bundle, BundleReply, Known, Submit
+from hetsched.scheduler.messages import Array, ArrayReply, Bundle, BundleReply, Known, Submit
 from hetsched.scheduler.rendering import placement_json
 from hetsched.scheduler.room import Room
 from hetsched.scheduler.submit import Submissions
@@ -49,25 +49,44 @@ def known_of(task: Task) -> Known | None:
 
 
 class Bundles:
-    """Handler of Bundle; answers at the end of the turn, when placements are known."""
+    """Handler of Bundle and Array; answers at the end of the turn, when placements are known."""
 
     def __init__(self, world: World, submissions: Submissions) -> None:
         self.world = world
         self.books = world.books
         self._submissions = submissions
-        self._owed: list[tuple[Bundle, bytes | Each]] = []
+        self._owed: list[tuple[Bundle | Array, bytes | Each]] = []
 
     # -- the handler
 
     def on_bundle(self, asked: Bundle) -> None:
         self._name(asked)
-        if self.world.config.reject_unsatisfiable or not self.world.core.absent(asked.ids) or not self._has_room(asked):
+        ids = b"\n".join(asked.ids)
+        if not self._takes(ids, asked.known):
             self._owed.append((asked, [(one, self._submissions.take_in(one)) for one in _apart(asked)]))
             return
-        slots: bytes = self.books.say(self._word(asked))
-        self.world.emit_queued(asked.ids)
+        slots: bytes = self.books.say(self._word(asked, ids))
+        self.world.emit_queued(ids, len(asked.ids))
         self._audit(asked)
         self._owed.append((asked, slots))
+
+    def on_array(self, asked: Array) -> None:
+        base = asked.base or self._submissions.new_id()
+        ids = _core.array_keys(f"{base}-".encode(), 0, asked.count)
+        asked = msgspec.structs.replace(asked, base=base)
+        if not self._takes(ids, [asked.known]):
+            whole = _whole(asked)
+            self._owed.append((asked, [(whole, self._submissions.take_in(whole))]))
+            return
+        head = self._head(asked.known, asked.count, {})
+        slots: bytes = self.books.say(words.Bundled(self.world.now_ns, (head,), b"", array=(f"{base}-", asked.count)))
+        self.world.emit_queued(ids, asked.count)
+        self.world.audit(asked, "submit", _subject([f"{base}-0".encode()], asked.count))
+        self._owed.append((asked, slots))
+
+    def _takes(self, ids: bytes, known: list[Known]) -> bool:
+        """Nothing would have to be said of any of them alone."""
+        return not self.world.config.reject_unsatisfiable and self.world.core.absent(ids) and self._has_room(known)
 
     def answer(self) -> None:
         """Called when the turn has decided."""
@@ -86,22 +105,22 @@ class Bundles:
             at = asked.ids.index(b"", at + 1)
             asked.ids[at] = self._submissions.new_id().encode()
 
-    def _has_room(self, asked: Bundle) -> bool:
+    def _has_room(self, bodies: list[Known]) -> bool:
         """Whether every body that is new here may be accepted."""
         room = Room(self.books)
         try:
-            for known in asked.known:
+            for known in bodies:
                 if self.books.templates.find(known.body) is None:
                     room.take(known.task)
         except Problem:
             return False
         return True
 
-    def _word(self, asked: Bundle) -> words.Bundled:
+    def _word(self, asked: Bundle, ids: bytes) -> words.Bundled:
         made: dict[bytes, int] = {}
         heads = tuple(self._head(known, count, made) for known, count in zip(asked.known, asked.counts, strict=True))
         which = bytes(asked.which) if len(heads) > 1 else b""
-        return words.Bundled(self.world.now_ns, heads, b"\n".join(asked.ids), which)
+        return words.Bundled(self.world.now_ns, heads, ids, which)
 
     def _head(self, known: Known, count: int, made: dict[bytes, int]) -> words.Head:
         task, body = known.task, known.body
@@ -117,20 +136,29 @@ class Bundles:
 
     def _audit(self, asked: Bundle) -> None:
         if not asked.single:
-            self.world.audit(asked, "submit", _subject(asked.ids))
+            self.world.audit(asked, "submit", _subject(asked.ids, len(asked.ids)))
             return
         by_actor: dict[str, list[bytes]] = {}
         for ident, actor in zip(asked.ids, asked.actors, strict=True):
             by_actor.setdefault(actor, []).append(ident)
         for actor, ids in by_actor.items():
             self.world.audit(
-                Bundle(known=[], which=bytearray(), counts=[], ids=[], actor=actor), "submit", _subject(ids)
+                Bundle(known=[], which=bytearray(), counts=[], ids=[], actor=actor), "submit", _subject(ids, len(ids))
             )
 
     # -- answering
 
-    def _reply(self, asked: Bundle, slots: bytes) -> BundleReply:
+    def _reply(self, asked: Bundle | Array, slots: bytes) -> BundleReply | ArrayReply:
         states = self.world.core.states(slots)
+        if isinstance(asked, Array):
+            ids = (
+                []
+                if states.find(_core.PLACED) < 0
+                else [b"%b-%d" % (asked.base.encode(), at) for at in range(asked.count)]
+            )
+            return ArrayReply(
+                first=f"{asked.base}-0", count=asked.count, placements=self._placements(ids, slots, states)
+            )
         return BundleReply(ids=asked.ids, states=states, placements=self._placements(asked.ids, slots, states))
 
     def _placements(self, ids: list[bytes], slots: bytes, states: bytes) -> dict[str, dict[str, object]]:
@@ -142,8 +170,8 @@ class Bundles:
             at = states.find(_core.PLACED, at + 1)
         return placements
 
-    def _reply_apart(self, asked: Bundle, each: Each) -> object:
-        if not asked.single:
+    def _reply_apart(self, asked: Bundle | Array, each: Each) -> object:
+        if isinstance(asked, Array) or not asked.single:
             return self._submissions.reply_to(*each[0])
         refused: dict[int, HetschedError] = {}
         slots: list[int] = []
@@ -157,10 +185,17 @@ class Bundles:
         return BundleReply(ids=asked.ids, states=states, refused=refused, placements=placements)
 
 
-def _subject(ids: list[bytes]) -> str:
+def _subject(ids: list[bytes], count: int) -> str:
     """Who was submitted, for the audit record: the first id and how many more."""
-    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+    more = f" and {count - 1} more" if count > 1 else ""
     return f"{ids[0].decode()}{more}"
+
+
+def _whole(asked: Array) -> Submit:
+    """The submission that it stands for."""
+    items = [msgspec.structs.replace(asked.known.task, id=f"{asked.base}-{at}") for at in range(asked.count)]
+    submission = Submission(single=False, items=[*items], array=(f"{asked.base}-0", asked.count))
+    return Submit(submission=submission, actor=asked.actor)
 
 
 def _apart(asked: Bundle) -> Iterator[Submit]:

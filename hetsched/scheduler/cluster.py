@@ -64,6 +64,10 @@ def _without_pcie(spec: NodeSpec) -> tuple[DeviceSpec, ...]:
     return tuple(msgspec.structs.replace(device, pcie=None) for device in spec.devices)
 
 
+Faces = dict[int, tuple[str, tuple[str, ...]]]
+"""Node slot → (name, ids of its devices by index)."""
+
+
 class Cluster:
     """All nodes. Methods named `apply_*` follow word facts; the others answer questions."""
 
@@ -76,7 +80,19 @@ class Cluster:
         self.by_name: dict[str, Node] = {}
         self.by_slot: dict[int, Node] = {}
         self.version = 0  # moves whenever what is said of some node does; derived
+        self._faces: Faces = {}
+        self._faces_version = -1
         self.marks = 0  # moves whenever a node opens or closes, or a device's health changes; derived
+
+    @property
+    def faces(self) -> Faces:
+        """Names of each node and of its devices, by slot. Another table once anything changes, so it may be kept to read later."""
+        if self._faces_version != self.version:
+            self._faces_version = self.version
+            self._faces = {
+                slot: (node.name, tuple(d.id for d in node.spec.devices)) for slot, node in self.by_slot.items()
+            }
+        return self._faces
 
     # -- word facts
 
@@ -165,3 +181,4 @@ class Cluster:
         self.values.load(values)
         for node in nodes:
             self.by_name[node.name] = self.by_slot[node.slot] = node
+        self.version += 1

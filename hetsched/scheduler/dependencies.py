@@ -57,6 +57,10 @@ class Dependencies:
         """The child waits for nobody any more."""
         self._open.pop(child, None)
 
+    def __bool__(self) -> bool:
+        """Whether anybody waits for anybody."""
+        return bool(self._children)
+
     def is_parent(self, task: int) -> bool:
         """Whether anybody waits for it."""
         return task in self._children

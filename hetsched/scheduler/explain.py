@@ -263,7 +263,7 @@ class Explain:
         return self.books.profiles.predict(self.world.body(task), model)
 
     def _ended(self, task: int, row: TaskRow) -> dict[str, Any]:
-        past = self.books.attempts.past.get(task)
+        past = self.books.attempts.ended(task)
         if not past and row.state == _core.SKIPPED:
             links = ", ".join(f"{link.id} ({self._state_of(link.id)})" for link in self.world.body(task).after)
             return {"reason": "never_placed", "detail": f"what it waited for did not end as it asked: {links}"}

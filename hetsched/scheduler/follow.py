@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hetsched import _core
+from hetsched._core import Run
 from hetsched.scheduler import outcomes
 from hetsched.scheduler.dependencies import MET
 from hetsched.scheduler.gangs import Gang, awaited
@@ -46,6 +47,17 @@ class Follow:
         handler = self._by_code.get(fact[0])
         if handler is not None:
             handler(*fact[1:])
+
+    def run(self, run: Run) -> None:
+        """The same for facts of plain tasks, many at a time."""
+        self.world.emit_run(run)
+        if run.placed:
+            self.world.order_starts(run)
+        if run.succeeded:
+            self.world.capacity_changed = True
+            if self.world.dependencies:
+                for task in memoryview(run.ended()).cast("I"):
+                    self._tell_children(task, _core.SUCCEEDED)
 
     # -- an attempt begins
 

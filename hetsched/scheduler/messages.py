@@ -12,11 +12,14 @@ from typing import Any, overload
 
 import msgspec
 
-from hetsched import wire
+from hetsched import _core, wire
+from hetsched._core import Run
 from hetsched.errors import HetschedError
 from hetsched.model import NodeSpec, QueueSpec, Submission, Task
 from hetsched.model.graph import Graph
 from hetsched.policy.profiles import Profile
+from hetsched.scheduler.cluster import Faces
+from hetsched.scheduler.rendering import placement_json
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +60,15 @@ class Bundle(Input, frozen=True, kw_only=True):
     ids: list[bytes]
     single: bool = False
     actors: list[str] = []
+
+
+class Array(Input, frozen=True, kw_only=True):
+    """`count` tasks of one kind that can be in a Bundle, called `base`-0 and so on; "": make one up. Reply value: ArrayReply; SubmitReply where
+    anything was refused."""
+
+    known: Known
+    base: str
+    count: int
 
 
 class Cancel(Input, frozen=True, kw_only=True):
@@ -245,6 +257,14 @@ class BundleReply(msgspec.Struct, frozen=True, kw_only=True):
     placements: dict[str, dict[str, Any]] = {}
 
 
+class ArrayReply(msgspec.Struct, frozen=True, kw_only=True):
+    """`first`: id of the first of `count`. `placements`: as in SubmitReply."""
+
+    first: str
+    count: int
+    placements: dict[str, dict[str, Any]] = {}
+
+
 class Order(msgspec.Struct, frozen=True):
     """`message` (a hetsched.wire order) has to reach the agent of `node`."""
 
@@ -279,33 +299,79 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return out
 
 
-class QueuedRun(msgspec.Struct, frozen=True):
-    """`queued` of tasks that came together: events `seq` and following, made when somebody looks at them."""
+class QueuedRun(msgspec.Struct):
+    """`queued` of `count` tasks that came together: events `seq` and following, made when somebody looks at them. `ids`: joined by newlines;
+    parted at the first look."""
 
     seq: int
     t_ns: int
-    ids: list[bytes]
+    ids: bytes | list[bytes]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
 
     def event(self, seq: int) -> Event:
         """The one with this number."""
-        return Event(seq=seq, t_ns=self.t_ns, event="queued", task=self.ids[seq - self.seq].decode())
+        return Event(seq=seq, t_ns=self.t_ns, event="queued", task=self._parted()[seq - self.seq].decode())
+
+    def tasks(self) -> Iterator[str]:
+        """Whom they are about."""
+        return (ident.decode() for ident in self._parted())
+
+    def _parted(self) -> list[bytes]:
+        if isinstance(self.ids, bytes):
+            self.ids = self.ids.split(b"\n")
+        return self.ids
+
+
+class FactRun(msgspec.Struct, frozen=True):
+    """Events of plain tasks, one a fact: `seq` and following, made when somebody looks at them. `faces`: the nodes' names as they were;
+    `lanes`: by qos level; `about`: template → (kind, qos) of its tasks."""
+
+    seq: int
+    t_ns: int
+    run: Run
+    faces: Faces
+    lanes: tuple[str, ...]
+    about: dict[int, tuple[str, str]]
+
+    def __len__(self) -> int:
+        return len(self.run)
+
+    def event(self, seq: int) -> Event:
+        """The one with this number."""
+        code, key, attempt, qos, slot, devices = self.run.fact(seq - self.seq)
+        data: dict[str, Any] = {}
+        if code == _core.F_PLACED:
+            node, names = self.faces[slot]
+            data = {**placement_json(node, tuple((names[at], share) for at, share in devices)), "lane": self.lanes[qos]}
+        return Event(seq=seq, t_ns=self.t_ns, event=EVENT_OF_FACT[code], task=key.decode(), attempt=attempt, data=data)
+
+    def tasks(self) -> Iterator[str]:
+        """Whom they are about."""
+        return (key.decode() for key in self.run.keys())
+
+
+EventRun = QueuedRun | FactRun
+EVENT_OF_FACT = {_core.F_PLACED: "placed", _core.F_STARTED: "running", _core.F_ENDED: "succeeded"}
 
 
 class Events(Sequence[Event]):
     """The events of a turn in order. `parts`: as they were said, runs unopened."""
 
-    def __init__(self, parts: Sequence[Event | QueuedRun]) -> None:
+    def __init__(self, parts: Sequence[Event | EventRun]) -> None:
         self.parts = parts
 
     def __len__(self) -> int:
-        return sum(1 if isinstance(part, Event) else len(part.ids) for part in self.parts)
+        return sum(1 if isinstance(part, Event) else len(part) for part in self.parts)
 
     def __iter__(self) -> Iterator[Event]:
         for part in self.parts:
             if isinstance(part, Event):
                 yield part
             else:
-                yield from (part.event(seq) for seq in range(part.seq, part.seq + len(part.ids)))
+                yield from (part.event(seq) for seq in range(part.seq, part.seq + len(part)))
 
     @overload
     def __getitem__(self, index: int) -> Event: ...

@@ -99,13 +99,16 @@ def cancel(world: World, task: int) -> bool:
 
 
 def watch_run(world: World, task: int) -> None:
-    """The task runs: its limit starts to count, and the time in which it is not evicted if it was thrown to and fro."""
+    """The task runs: its limit starts to count, and the time in which it is not evicted if it was thrown to and fro. Nothing of that where
+    it is over already."""
+    placement = world.core.placement(task)
+    if placement is None:
+        return
     if world.core.task(task).flags & _core.SHAKEN:
-        world.timers.set(Timer.DAMPED, task, world.books.attempts.live[task].started_ns + _core.DAMPED_NS)
+        world.timers.set(Timer.DAMPED, task, placement.started_ns + _core.DAMPED_NS)
     limit_s = world.body(task).time_limit
     if limit_s is not None:
-        started_ns = world.books.attempts.live[task].started_ns
-        world.timers.set(Timer.TIME_LIMIT, task, started_ns + round(limit_s * 1e9))
+        world.timers.set(Timer.TIME_LIMIT, task, placement.started_ns + round(limit_s * 1e9))
 
 
 def settle_dependencies(world: World, slot: int, task: Task) -> None:

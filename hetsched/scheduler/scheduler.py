@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hetsched import _core
-from hetsched._core import Core
+from hetsched._core import Core, Run
 from hetsched.config import Config
 from hetsched.model import Task
 from hetsched.policy import Pricer
@@ -118,6 +118,7 @@ class Scheduler:
         return {
             messages.Submit: self._submissions.on_submit,
             messages.Bundle: self._bundles.on_bundle,
+            messages.Array: self._bundles.on_array,
             messages.Cancel: clients.on_cancel,
             messages.Finish: clients.on_finish,
             messages.Operate: clients.on_operate,
@@ -172,12 +173,17 @@ class Scheduler:
     def _drain(self) -> None:
         """Let every fact written so far have its consequences, and theirs, until there are no more."""
         while True:
-            facts, self._offset = self.core.peek_facts(self._offset)
+            peek = self.core.peek_runs if self.books.takes_runs else self.core.peek_facts
+            facts, self._offset = peek(self._offset)
             if not facts:
                 return
             for fact in facts:
-                self.books.record(fact)
-                self._follow.fact(fact)
+                if isinstance(fact, Run):
+                    self.books.record_run(fact)
+                    self._follow.run(fact)
+                else:
+                    self.books.record(fact)
+                    self._follow.fact(fact)
 
     def _decide(self) -> None:
         """Immediate lane in this very turn, batch lane when its window is full or over."""
@@ -201,8 +207,8 @@ class Scheduler:
 
     def _forget_old(self) -> None:
         """Ended tasks are kept up to `limits.retention_tasks`, then leave the table, oldest end first."""
-        while len(self.books.ended) > self.config.limits.retention_tasks:
-            self.books.forget(self.books.ended[0])
+        self.books.learn_turn()
+        self.books.forget_oldest(len(self.books.ended) - self.config.limits.retention_tasks)
 
     def _end(self) -> Turn:
         world = self.world

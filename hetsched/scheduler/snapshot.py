@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hetsched import _core
-from hetsched._core import Core, split_facts
+from hetsched._core import Core, fact_at, split_facts
 from hetsched.config import Config
 from hetsched.model import QueueSpec
 from hetsched.policy.feedback import SavedFeedback
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 EVERYTHING = 1 << 31
+FORGOTTEN = bytes([_core.F_FORGOTTEN])
 
 
 class Saved(msgspec.Struct, frozen=True, array_like=True):
@@ -132,6 +133,7 @@ def unfold(config: Config, core: Core, saved: Saved) -> Books:
         books.feedback.load(saved.feedback)
     books.graphs.load(saved.graphs)
     books.event_seq, books.id_seq = saved.event_seq, saved.id_seq
+    books.tell_plain()
     return books
 
 
@@ -141,19 +143,38 @@ def digest(books: Books) -> int:
 
 
 def replay(books: Books, facts: bytes) -> None:
-    """Apply one journal frame, record by record, in the order in which it was written."""
-    for _ in stepwise(books, facts):
-        pass
+    """Apply one journal frame, one turn, in the order in which it was written; plain facts and forgotten tasks many at a time."""
+    core = books.core
+    core.replaying = True
+    offset = 0
+    try:
+        while offset < len(facts):
+            begin = offset
+            if books.takes_runs:
+                run, offset = core.apply_run(facts, offset)
+                books.record_run(run)
+            if facts[offset : offset + 1] == FORGOTTEN:
+                books.learn_turn()
+                slots, templates, offset = core.apply_forgotten(facts, offset)
+                books.forgotten(slots, templates)
+            if offset == begin:
+                offset, fact = fact_at(facts, offset)
+                _replay_one(books, fact, facts[begin:offset])
+        books.learn_turn()
+    finally:
+        core.replaying = False
+        core.take_facts()
 
 
 def stepwise(books: Books, facts: bytes) -> Iterator[tuple[Any, ...]]:
-    """The same, each record given before it is applied: who stops there has the state in which it was said."""
+    """The same record by record, each given before it is applied: who stops there has the state in which it was said."""
     core = books.core
     core.replaying = True
     try:
         for begin, end, fact in split_facts(facts):
             yield fact
             _replay_one(books, fact, facts[begin:end])
+        books.learn_turn()
     finally:
         core.replaying = False
         core.take_facts()
@@ -164,6 +185,7 @@ def _replay_one(books: Books, fact: tuple[Any, ...], record: bytes) -> None:
         books.apply(words.decode(fact[2]))
         return
     if fact[0] == _core.F_FORGOTTEN:
+        books.learn_turn()
         books.about_to_forget(fact[1])
     books.core.apply(record, _no_words)
     books.record(fact)

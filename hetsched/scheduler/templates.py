@@ -158,11 +158,11 @@ class Templates:
         self._by_class.setdefault(class_of(task), {})[slot] = None
         return Template(slot=slot, body=body, task=task, shape=self.intern_shape(task))
 
-    def drop(self, slot: int) -> None:
-        """One task fewer names it."""
+    def drop(self, slot: int, count: int = 1) -> None:
+        """So many tasks fewer name it."""
         template = self.by_slot[slot]
-        if template.users > 1:
-            self._enter(msgspec.structs.replace(template, users=template.users - 1))
+        if template.users > count:
+            self._enter(msgspec.structs.replace(template, users=template.users - count))
             return
         del self.by_slot[slot], self._by_body[template.body]
         del self._by_class[class_of(template.task)][slot]

@@ -26,6 +26,11 @@ class Trying:
         self._where: dict[int, tuple[Class, str]] | None = None
         self._counts: dict[Class, Counter[str]] = {}
 
+    @property
+    def is_asked(self) -> bool:
+        """Somebody has asked, so every attempt is counted."""
+        return self._where is not None
+
     def of(self, key: Class) -> Mapping[str, int]:
         """By model; models without any may be missing."""
         if self._where is None:

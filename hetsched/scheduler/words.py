@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from hetsched._core import array_keys
 from hetsched.model import NodeSpec, QueueSpec
 from hetsched.policy.feedback import Settings
 from hetsched.policy.profiles import Profile
@@ -162,13 +163,18 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Bundled(Word, frozen=True, array_like=True, tag=20):
-    """Accepted tasks of many templates, in order. `ids`: joined by newlines. `which`: an uint16 a task, its head; empty where all have the
-    first. None of them is in a gang or held."""
+    """Accepted tasks of many templates, in order. `ids`: joined by newlines; `array`: (prefix, count) instead. `which`: an uint16 a task,
+    its head; empty where all have the first. None of them is in a gang or held."""
 
     at_ns: int
     heads: tuple[Head, ...]
     ids: bytes
     which: bytes = b""
+    array: tuple[str, int] | None = None
+
+    def keys(self) -> bytes:
+        """The ids in order, joined by newlines."""
+        return self.ids if self.array is None else array_keys(self.array[0].encode(), 0, self.array[1])
 
 
 class CutSaid(msgspec.Struct, frozen=True, array_like=True):

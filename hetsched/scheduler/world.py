@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from hetsched import wire
-from hetsched._core import NONE, Core
+from hetsched._core import NONE, Core, Run
 from hetsched.errors import HetschedError, NotFound
 from hetsched.model import Task
 from hetsched.scheduler import words
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.dependencies import Dependencies
 from hetsched.scheduler.membership import membership_env
-from hetsched.scheduler.messages import Event, Input, Order, QueuedRun, Reply
+from hetsched.scheduler.messages import Event, EventRun, FactRun, Input, Order, QueuedRun, Reply
 from hetsched.scheduler.ranking import Ranking
 from hetsched.scheduler.reasons import Reason
 from hetsched.scheduler.timers import Timers
@@ -36,11 +38,12 @@ class World:
         self.timers = Timers()
         self.dependencies = Dependencies()
         self.sessions: dict[str, int] = {}
-        self.events: list[Event | QueuedRun] = []
+        self.events: list[Event | EventRun] = []
         self.orders: list[Order] = []
         self.replies: list[Reply] = []
         self.capacity_changed = False
         self.arrived = 0
+        self._likes: dict[int, tuple[bytes, wire.Start]] = {}
         self.bad_turns: dict[str, dict[int, int]] = {}  # node → task that could not start there → when, in ns
         self.drain: Callable[[], None] = lambda: None  # lets the facts written so far have their consequences
 
@@ -57,12 +60,21 @@ class World:
         self.books.event_seq = seq + 1
         self.events.append(Event(seq=seq, t_ns=self.now_ns, event=event, task=task_id, attempt=attempt, data=data))
 
-    def emit_queued(self, ids: list[bytes]) -> None:
-        """`queued` of each of these; they wait for the window."""
+    def emit_queued(self, ids: bytes, count: int) -> None:
+        """`queued` of each of these (joined by newlines); they wait for the window."""
         seq = self.books.event_seq
-        self.books.event_seq = seq + len(ids)
-        self.events.append(QueuedRun(seq, self.now_ns, ids))
-        self.arrived += len(ids)
+        self.books.event_seq = seq + count
+        self.events.append(QueuedRun(seq, self.now_ns, ids, count))
+        self.arrived += count
+
+    def emit_run(self, run: Run) -> None:
+        """One event a fact, made when somebody looks at it."""
+        seq = self.books.event_seq
+        self.books.event_seq = seq + len(run)
+        about = {
+            slot: (body.kind, str(body.qos)) for slot in run.templates() for body in (self.books.templates.task(slot),)
+        }
+        self.events.append(FactRun(seq, self.now_ns, run, self.books.cluster.faces, self.books.lanes, about))
 
     def reply(self, asked: Input, value: Any) -> None:
         """Answer the ticket, if somebody waits."""
@@ -88,28 +100,52 @@ class World:
         """Begin the live attempt of the task."""
         attempt = self.books.attempts.live[task]
         body, task_id = self.body(task), self.books.id_of(task)
+        start = msgspec.structs.replace(
+            self._start(body),
+            session=self.session(attempt.node),
+            task=task_id,
+            attempt=attempt.number,
+            devices=attempt.devices,
+            env={**body.env, **membership_env(task_id, body)},
+        )
+        self.order(attempt.node, start)
+
+    def order_starts(self, run: Run) -> None:
+        """Begin all that the run says was placed: one order a node."""
+        faces = self.books.cluster.faces
+        for slot, templates, *columns in run.starts():
+            node, devices = faces[slot]
+            likes = tuple(map(self._like, templates))
+            self.order(node, wire.Starts(self.session(node), self.epoch, devices, likes, *columns))
+
+    def _like(self, slot: int) -> wire.Start:
+        """What the starts of this template have in common."""
+        template = self.books.templates.by_slot[slot]
+        known = self._likes.get(slot)
+        if known is None or known[0] is not template.body:
+            known = self._likes[slot] = template.body, self._start(template.task)
+        return known[1]
+
+    def _start(self, body: Task) -> wire.Start:
         ceiling = body.ceiling
-        self.order(
-            attempt.node,
-            wire.Start(
-                session=self.session(attempt.node),
-                epoch=self.epoch,
-                task=task_id,
-                attempt=attempt.number,
-                devices=attempt.devices,
-                cpu_milli=body.resources.cpu_milli,
-                memory_bytes=body.resources.memory_bytes,
-                command=body.command,
-                env={**body.env, **membership_env(task_id, body)},
-                workdir=body.workdir,
-                user=body.user,
-                duration_s=body.duration,
-                time_limit_s=body.time_limit,
-                grace_s=body.grace,
-                name=body.name or "",
-                cpu_limit_milli=ceiling.cpu_milli,
-                memory_limit_bytes=ceiling.memory_bytes,
-            ),
+        return wire.Start(
+            session=0,
+            epoch=self.epoch,
+            task="",
+            attempt=0,
+            devices=(),
+            cpu_milli=body.resources.cpu_milli,
+            memory_bytes=body.resources.memory_bytes,
+            command=body.command,
+            env=body.env,
+            workdir=body.workdir,
+            user=body.user,
+            duration_s=body.duration,
+            time_limit_s=body.time_limit,
+            grace_s=body.grace,
+            name=body.name or "",
+            cpu_limit_milli=ceiling.cpu_milli,
+            memory_limit_bytes=ceiling.memory_bytes,
         )
 
     def order_stop(self, task: int) -> None:

@@ -105,3 +105,39 @@ def test_shapes_beyond_the_bound_are_refused_one_by_one() -> None:
 )
 def test_tasks_with_ties_are_none_for_bundles(more: dict[str, Any]) -> None:
     assert known_of(parse_task({"resources": {"cpu": 1}, **more})) is None
+
+
+def array(body: dict[str, Any], count: int, base: str = "") -> m.Array:
+    known = known_of(parse_task(body))
+    assert known is not None
+    return m.Array(known=known, base=base, count=count, actor="ann")
+
+
+@pytest.mark.parametrize("qos", ["critical", "production"])
+def test_an_array_is_the_list_of_its_tasks(qos: str) -> None:
+    said, listed = world(), world()
+    body = {"resources": {"cpu": 1}, "qos": qos, "retries": 0}
+    answer = said.ask(array(body, 10, "a"))
+    reply = listed.submit([{**body, "id": f"a-{number}"} for number in range(10)], actor="ann")
+    assert (answer.first, answer.count, answer.placements) == ("a-0", 10, reply.placements)
+    for story in (said, listed):
+        story.wait(1)
+        story.end("a-0")
+        story.end("a-1", ok=False)
+        story.wait(1)
+    assert said.events == listed.events
+    assert [said.task(f"a-{number}") for number in range(10)] == [listed.task(f"a-{number}") for number in range(10)]
+    assert said.replayed().digest() == said.scheduler.digest()
+
+
+def test_an_array_of_which_one_id_is_taken_is_judged_task_by_task() -> None:
+    story = world()
+    story.submit(task("a-1", cpu=3))
+    reply = story.ask(array({"resources": {"cpu": 1}}, 3, "a"))
+    assert reply.ids == ("a-0", None, "a-2") and reply.rejected[0][0] == 1
+
+
+def test_an_array_without_a_name_is_given_one() -> None:
+    story = world()
+    answer = story.ask(array({"resources": {"cpu": 1}}, 3))
+    assert answer.first.endswith("-0") and story.state(answer.first) == "queued"

@@ -24,23 +24,18 @@ def moves_seen(seed: int) -> set[tuple[str, State | None, State]]:
     story = eventful(seed, 60)
     seen = set()
     again = type(story.scheduler).restore(story.config, None)
-    record = again.books.record
-
     states: dict[int, State] = {}
-
-    def watch(fact: tuple[int, ...]) -> None:
-        record(fact)
-        if fact[0] in FACT_NAMES:
-            task = fact[1]
-            after = STATE_OF_CODE[again.core.task(task).state]
-            seen.add((FACT_NAMES[fact[0]], states.get(task), after))
-            states[task] = after
-        if fact[0] == _core.F_FORGOTTEN:
-            states.pop(fact[1], None)
-
-    again.books.record = watch  # type: ignore[method-assign]
     for frame in story.frames:
-        again.apply(frame)
+        for begin, end, fact in _core.split_facts(frame):
+            again.apply(frame[begin:end])
+            task = fact[1]
+            assert isinstance(task, int)
+            if fact[0] in FACT_NAMES:
+                after = STATE_OF_CODE[again.core.task(task).state]
+                seen.add((FACT_NAMES[fact[0]], states.get(task), after))  # type: ignore[index]
+                states[task] = after
+            if fact[0] == _core.F_FORGOTTEN:
+                states.pop(task, None)
     return seen
 
 

@@ -236,6 +236,11 @@ class Graphs:
             found = self._due[course.id] = {at for at, part in enumerate(course.parts) if _is_due(part)}
         return found
 
+    @property
+    def has_tasks(self) -> bool:
+        """Whether some task is a piece of a graph."""
+        return bool(self._of_task)
+
     def of_task(self, task: int) -> tuple[Course, CutSaid] | None:
         """The graph and the piece that a task is."""
         ident = self._of_task.get(task)
