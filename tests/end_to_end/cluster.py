@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from hetsched.client import Client
+from tests.end_to_end.wire import Wire
 
 PATIENCE_S = 30.0
 PROGRAM = [sys.executable, "-m", "hetsched"]
@@ -93,11 +94,11 @@ class Program:
 class Daemon(Program):
     """`hetsched serve` on a port of its own that it keeps over restarts."""
 
-    def __init__(self, directory: Path, sets: list[str]) -> None:
+    def __init__(self, directory: Path, sets: list[str], env: dict[str, str] | None = None) -> None:
         self.data = directory / "data"
         self._sets = sets
         self._port = 0
-        super().__init__("daemon", directory, [])
+        super().__init__("daemon", directory, [], env)
 
     def start(self) -> None:
         said = self.log_path.stat().st_size if self.log_path.exists() else 0
@@ -116,6 +117,10 @@ class Daemon(Program):
                 break
             time.sleep(0.02)
         raise AssertionError(f"the daemon does not listen:\n{self.log()}")
+
+    @property
+    def port(self) -> int:
+        return self._port
 
     @property
     def url(self) -> str:
@@ -140,20 +145,37 @@ class Daemon(Program):
 class Agent(Program):
     """`hetsched agent` with pretended devices and a data directory of its own."""
 
-    def __init__(self, directory: Path, name: str, daemon: Daemon, fake: str = FAKE, more: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, name: str, daemon: Daemon, fake: str = FAKE, more: Sequence[str] = (), url: str = ""
+    ) -> None:
         self.data = directory / name
-        arguments = ["agent", "--server", daemon.url, "--name", name, "--data", str(self.data), "--fake", fake, *more]
+        arguments = [
+            "agent",
+            "--server",
+            url or daemon.url,
+            "--name",
+            name,
+            "--data",
+            str(self.data),
+            "--fake",
+            fake,
+            *more,
+        ]
         super().__init__(name, directory, arguments, {"HETSCHED_TOKEN": daemon.agent_token})
 
 
 class Cluster:
-    """Daemon, agents and a client that waits out restarts."""
+    """Daemon, agents and a client that waits out restarts. `wires`: one an agent, if there are to be some that can be held."""
 
-    def __init__(self, directory: Path, *, agents: int, fake: str, sets: list[str]) -> None:
+    def __init__(
+        self, directory: Path, *, agents: int, fake: str, sets: list[str], wired: bool, env: dict[str, str]
+    ) -> None:
         self.directory = directory
-        self.daemon = Daemon(directory, sets)
+        self.daemon = Daemon(directory, sets, env)
         self.daemon.start()
-        self.agents = [Agent(directory, f"n{number}", self.daemon, fake) for number in range(agents)]
+        self.wires = [Wire(lambda: self.daemon.port) for _ in range(agents)] if wired else []
+        urls = [f"http://127.0.0.1:{wire.port}" for wire in self.wires] or [self.daemon.url] * agents
+        self.agents = [Agent(directory, f"n{number}", self.daemon, fake, url=url) for number, url in enumerate(urls)]
         for agent in self.agents:
             agent.start()
         self.client = Client(self.daemon.url, self.daemon.token, patience_s=60, reach_s=60)
@@ -194,6 +216,8 @@ class Cluster:
 
     def close(self) -> None:
         """Ends everything, tasks and shims included."""
+        for wire in self.wires:
+            wire.close()
         for program in (*self.agents, self.daemon):
             if program.alive():
                 program.process.send_signal(signal.SIGTERM)  # type: ignore[union-attr]
@@ -224,9 +248,17 @@ def leftovers(directory: Path) -> Iterator[int]:
 
 
 @contextmanager
-def running(directory: Path, *, agents: int = 1, fake: str = FAKE, sets: list[str] | None = None) -> Iterator[Cluster]:
-    """A cluster for the length of a block."""
-    cluster = Cluster(directory, agents=agents, fake=fake, sets=sets or [])
+def running(
+    directory: Path,
+    *,
+    agents: int = 1,
+    fake: str = FAKE,
+    sets: list[str] | None = None,
+    wired: bool = False,
+    env: dict[str, str] | None = None,
+) -> Iterator[Cluster]:
+    """A cluster for the length of a block. `wired`: agents reach the daemon through wires that can be held; `env`: the daemon's besides."""
+    cluster = Cluster(directory, agents=agents, fake=fake, sets=sets or [], wired=wired, env=env or {})
     try:
         yield cluster
     finally:

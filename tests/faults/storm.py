@@ -1,4 +1,4 @@
-"""A storm: a cluster under work while its parts are killed with -9 at random moments, and the judges that watch it.
+"""A storm: a cluster under work while faults strike its parts at random moments, and the judges that watch it.
 
 Everything random comes from one seed. The judges are independent of the scheduler: the record that the processes write themselves (each holds
 a lock for as long as anything of it lives, so two lives of one task cannot be missed), and the sums of what the API says.
@@ -10,11 +10,13 @@ import random
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hetsched.client import ENDED
 from tests.end_to_end.cluster import Cluster, eventually
+from tests.faults.weather import Disk, Weather
 
 # Appended lines are short and O_APPEND: they never mix. The lock goes down with the last process that holds it.
 LIFE = """\
@@ -34,23 +36,24 @@ QOS = ("production", "production", "best_effort", "background", "critical")
 
 
 class Size(NamedTuple):
-    """How large a storm: tasks by kind, kills of each part, seconds over which they are spread."""
+    """How large a storm: tasks by kind, how often each fault strikes, seconds over which the tasks are spread."""
 
     processes: int
     leases: int
-    kills: int
+    faults: Mapping[str, int]
     spread_s: float
 
 
 class Storm:
     """One storm on one cluster."""
 
-    def __init__(self, cluster: Cluster, directory: Path, size: Size, seed: int) -> None:
+    def __init__(self, cluster: Cluster, disk: Disk, directory: Path, size: Size, seed: int) -> None:
         self.cluster, self.size = cluster, size
         self.random = random.Random(seed)
+        self.weather = Weather(cluster, disk, self.random)
         self.directory = directory
         self.acknowledged: set[str] = set()
-        self.kills: Counter[str] = Counter()
+        self.struck: Counter[str] = Counter()
         self.looks = self.still_looks = 0
         self.complaints: list[str] = []
         self._ended: dict[str, tuple[str, int]] = {}
@@ -58,13 +61,13 @@ class Storm:
         self._over = threading.Event()
 
     def rage(self) -> None:
-        """Submits and kills; returns when all was submitted and all kills are done."""
+        """Submits while faults strike; returns when all was submitted and every fault is over."""
         (self.directory / "life.sh").write_text(LIFE)
         threads = [threading.Thread(target=self._guarded, args=(work,)) for work in (self._submit, self._watch)]
         for thread in threads:
             thread.start()
         try:
-            self._kill()
+            self._strike()
             self._submitted.wait(120)
         finally:
             self._over.set()
@@ -75,6 +78,7 @@ class Storm:
         """Waits until everything acknowledged has ended; the tasks by id."""
 
         def none_left() -> bool:
+            self.weather.keep()
             return not list(self.cluster.client.tasks(state="queued,held,backoff,placed,running,stopping", limit=1))
 
         eventually(none_left, within_s=within_s, every_s=0.5, why="every task ends")
@@ -94,7 +98,8 @@ class Storm:
                     "command": ["sh", str(self.directory / "life.sh"), str(self.directory), str(seconds)],
                     "resources": self.random.choice(SHAPES),
                     "qos": self.random.choice(QOS),
-                    "retries": 5,
+                    "retries": 20,
+                    "grace": 1,
                 }
             )
         left, number = self.size.leases, 0
@@ -103,7 +108,8 @@ class Storm:
             lease = {
                 "resources": self.random.choice(SHAPES),
                 "duration": self.random.choice((0.1, 0.5, 1)),
-                "retries": 5,
+                "retries": 20,
+                "grace": 1,
             }
             name = f"l{number}"
             if self.random.random() < 0.5:
@@ -123,30 +129,15 @@ class Storm:
             time.sleep(pause_s * 0.5)
         self._submitted.set()
 
-    # ---- kills
+    # ---- faults
 
-    def _kill(self) -> None:
-        parts = [part for part in ("daemon", "server", "agent") for _ in range(self.size.kills)]
-        self.random.shuffle(parts)
-        for part in parts:
-            time.sleep(self.random.expovariate(len(parts) / self.size.spread_s))
-            getattr(self, f"_kill_{part}")()
-            self.kills[part] += 1
-
-    def _kill_daemon(self) -> None:
-        self.cluster.daemon.kill()
-        time.sleep(self.random.random() * 0.5)
-        self.cluster.daemon.start()
-
-    def _kill_server(self) -> None:
-        server = eventually(self.cluster.daemon.journal_server, why="a journal server to kill")
-        server.kill()
-
-    def _kill_agent(self) -> None:
-        agent = self.cluster.agents[0]
-        agent.kill()
-        time.sleep(self.random.random() * 0.5)
-        agent.start()
+    def _strike(self) -> None:
+        faults = [fault for fault, count in self.size.faults.items() for _ in range(count)]
+        self.random.shuffle(faults)
+        for fault in faults:
+            self.weather.wait(self.random.expovariate(len(faults) / self.size.spread_s))
+            self.weather.strike(fault)
+            self.struck[fault] += 1
 
     # ---- judges
 
