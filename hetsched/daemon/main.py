@@ -41,9 +41,20 @@ from hetsched.daemon.recover import Followed, Recovered, plug_ins, recover_prefi
 from hetsched.daemon.safe import SafeMode, safe_mode
 from hetsched.daemon.signals import Signals, Supervisor
 from hetsched.daemon.standby import Standby
-from hetsched.errors import ConfigError, Deposed, StoreLost, Unavailable
-from hetsched.store import JournalCorrupt, Leader, Led, Moved, Regressed, Store, open_store, without_secrets
+from hetsched.errors import ConfigError, Deposed, NotFound, StoreLost, Unavailable
+from hetsched.store import (
+    FileDamaged,
+    JournalCorrupt,
+    Leader,
+    Led,
+    Moved,
+    Regressed,
+    Store,
+    open_store,
+    without_secrets,
+)
 from hetsched.store import Standby as StoreStandby
+from hetsched.store.prefix import open_prefix
 
 if TYPE_CHECKING:
     from hetsched.policy.scorers import Scorers
@@ -184,23 +195,15 @@ class Service:
                 if followed is not None:
                     log.error("%s; reading all of the journal", error)
                     return None
+                if isinstance(error, FileDamaged):
+                    return await self._show_file_prefix(error, life)
                 return await self._know_nothing(self._safe_mode(error, ""), life)
         life.desk.recover()
         self._failovers["took_over"] += waited
-        scheduler, opened, damage = found
-        safe = None if damage is None else self._safe_mode(damage, opened.frames.at.id)
-        daemon = Daemon(
-            self._config,
-            scheduler,
-            life.store,
-            cluster_id=opened.cluster_id,
-            url=life.advertised,
-            insecure=self._binding.insecure,
-            safe=safe,
-            failovers=self._failovers,
-        )
-        took_s = time.monotonic() - began_s
-        log.info("recovered in %.3f s, epoch %d, journal at %s", took_s, opened.epoch, opened.frames.at.id)
+        safe = None if found.damage is None else self._safe_mode(found.damage, found.opened.frames.at.id)
+        daemon = self._daemon(found, life.store, life, safe)
+        at = found.opened.frames.at.id
+        log.info("recovered in %.3f s, epoch %d, journal at %s", time.monotonic() - began_s, daemon.epoch, at)
         try:
             return await (self._lead(daemon, life) if safe is None else self._show_prefix(daemon, life))
         except (Deposed, Moved, Regressed) as error:
@@ -211,6 +214,18 @@ class Service:
             return None
         finally:
             daemon.planner.close()
+
+    def _daemon(self, found: Recovered, store: Store, life: Life, safe: SafeMode | None) -> Daemon:
+        return Daemon(
+            self._config,
+            found.scheduler,
+            store,
+            cluster_id=found.opened.cluster_id,
+            url=life.advertised,
+            insecure=self._binding.insecure,
+            safe=safe,
+            failovers=self._failovers,
+        )
 
     async def _recover(self, life: Life, followed: Followed | None) -> Recovered:
         """All there is, in an epoch of ours. Raises Led, JournalCorrupt."""
@@ -260,6 +275,26 @@ class Service:
         if daemon.store.failed.done():
             raise daemon.store.failed.result()
         return EXIT_OK
+
+    async def _show_file_prefix(self, damage: FileDamaged, life: Life) -> int:
+        """The same where the journal server does not load its own file: over a copy of its whole part."""
+        try:
+            store = await open_prefix(self._data_dir, self._config)
+        except (ConfigError, StoreLost, NotFound) as error:
+            log.error("%s", error)
+            return await self._know_nothing(self._safe_mode(damage, ""), life)
+        try:
+            found = await recover_prefix(self._config, store, life.scorers)
+            daemon = self._daemon(found, store, life, self._safe_mode(damage, found.opened.frames.at.id))
+            try:
+                return await self._show_prefix(daemon, life)
+            finally:
+                daemon.planner.close()
+        except JournalCorrupt as error:
+            log.error("%s", error)
+            return await self._know_nothing(self._safe_mode(damage, ""), life)
+        finally:
+            await store.close()
 
     async def _know_nothing(self, safe: SafeMode, life: Life) -> int:
         """Say why, until told to stop."""

@@ -21,12 +21,12 @@ TASK = {"resources": {"cpu": 1}}
 NODE = {"name": "n1", "cpu": 8, "memory": "16Gi"}
 
 
-def flip(data_dir: Path, there: bytes, instead: bytes) -> None:
-    """Other bytes in the journal server's file, as a disk that lies would leave them."""
+def flip(data_dir: Path, there: bytes, instead: bytes, before: bytes = b"") -> None:
+    """Other bytes in the journal server's file, as a disk that lies would leave them: where they come last (`before` others)."""
     (file,) = (data_dir / "valkey" / "appendonlydir").glob("*.incr.aof")
     data = file.read_bytes()
     assert there in data and len(there) == len(instead)
-    at = data.rindex(there)
+    at = data.rindex(there, 0, data.rindex(before))
     file.write_bytes(data[:at] + instead + data[at + len(there) :])
 
 
@@ -46,7 +46,7 @@ async def test_a_bad_frame_is_named_reads_are_answered_and_nothing_is_stopped(da
             daemon.submit({"id": "after", **TASK})
             await asyncio.to_thread(daemon.kill)
         flip(data_dir, b"this-one-is-bad", b"this-one-is-Bad")
-        await asyncio.to_thread(daemon.start)
+        await asyncio.to_thread(daemon.start, 60.0)
 
         assert daemon.task("before")["name"] == "known"
         assert daemon.get("/v1/tasks/bad").status == daemon.get("/v1/tasks/after").status == 404
@@ -77,6 +77,37 @@ async def test_a_bad_frame_is_named_reads_are_answered_and_nothing_is_stopped(da
         assert await asyncio.to_thread(daemon.stop) == 0
 
 
+async def test_a_file_that_the_journal_server_does_not_load_is_shown_up_to_its_last_whole_transaction(
+    data_dir: Path,
+) -> None:
+    with DaemonProcess(data_dir, store="embedded:") as daemon:
+        async with TestAgent(daemon, NODE) as agent:
+            daemon.submit({"id": "long", "command": ["sleep", "1000"], **TASK}, Prefer="wait=5")
+            await agent.until(lambda: "long" in agent.running)
+            daemon.submit({"id": "before", **TASK})
+            daemon.submit({"id": "bad", "name": "this-one-is-bad", **TASK})
+            await asyncio.to_thread(daemon.kill)
+        flip(data_dir, b"XADD", b"XADE", before=b"this-one-is-bad")
+        await asyncio.to_thread(daemon.start, 60.0)
+        assert daemon.task("before") and daemon.get("/v1/tasks/bad").status == 404
+        cluster = daemon.get("/v1/cluster").json
+        fix = cluster["safe_mode"]["fix"]
+        assert cluster["mode"] == "safe" and " --at byte:" in fix and cluster["epoch"] == 2
+        agent.got.clear()
+        async with agent:
+            await agent.say(wire.Heartbeat(7))
+            await agent.until(lambda: wire.HeartbeatSeen(7) in agent.got)
+        assert await asyncio.to_thread(daemon.stop) == 0
+        assert not (data_dir / "prefix").exists()
+        words = fix.split("hetsched ")[1].split()
+        done = await asyncio.to_thread(subprocess.run, [sys.executable, "-m", "hetsched", *words], timeout=60)
+        assert done.returncode == 0
+        await asyncio.to_thread(daemon.start, 60.0)
+        async with agent:
+            assert daemon.task("long")["state"] == "running" and daemon.get("/v1/cluster").json["epoch"] > 2
+            assert daemon.submit({"id": "bad", **TASK}).status == 202
+
+
 def test_a_daemon_that_is_well_says_so(data_dir: Path) -> None:
     with DaemonProcess(data_dir) as daemon:
         cluster = daemon.get("/v1/cluster").json
@@ -100,10 +131,10 @@ async def test_where_no_snapshot_is_left_even_reads_are_refused_by_name(server: 
             daemon.submit({"id": f"t{round}", **TASK})
             assert await asyncio.to_thread(daemon.stop) == 0
             if round < 2:
-                await asyncio.to_thread(daemon.start)
+                await asyncio.to_thread(daemon.start, 60.0)
         chunks = [key async for key in server.client.scan_iter(f"{scripts.TAG}:snapshot:*")]
         await server.client.delete(*chunks)
-        await asyncio.to_thread(daemon.start)
+        await asyncio.to_thread(daemon.start, 60.0)
         answer = daemon.get("/v1/tasks/t0").problem()
         assert answer["status"] == 503 and "chunk 0, byte 0: is missing" in answer["detail"]
         assert "restore the store from a backup" in answer["detail"]
