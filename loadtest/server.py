@@ -99,8 +99,8 @@ def own(*, store: str | None, sets: list[str]) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def agent(daemon: Server) -> Iterator[None]:
-    """A real agent of this machine, for a run whose tasks are processes. Raises ServerError."""
+def agent(daemon: Server) -> Iterator[int]:
+    """A real agent of this machine, for a run whose tasks are processes; its pid. Raises ServerError."""
     data = Path(tempfile.mkdtemp(prefix="hs-load-agent-"))
     command = [sys.executable, "-m", "hetsched", "agent", "--server", daemon.url, "--token", daemon.agent_token]
     command += ["--name", "load-agent", "--data", str(data), "--set", "agent.allow_root=true"]
@@ -112,7 +112,7 @@ def agent(daemon: Server) -> Iterator[None]:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise ServerError(f"the agent is not ready within {START_S:.0f} s:\n{_tail(data / 'agent.log')}")
                 time.sleep(0.05)
-            yield
+            yield process.pid
         finally:
             _stop(process)
             shutil.rmtree(data, ignore_errors=True)

@@ -82,8 +82,14 @@ def _words(path: Path) -> list[str]:
         return []
 
 
+def group_name(shim: tuple[int, int]) -> str:
+    """Of a shim's cgroup below that of all tasks (shim/c/group.c). `shim`: its pid and start time."""
+    pid, start = shim
+    return f"{pid}-{start}"
+
+
 def sweep(path: Path, keep: set[str]) -> None:
-    """Ends and removes cgroups of attempts that nobody watches any more. `keep`: names of those that somebody does."""
+    """Ends and removes cgroups of shims that nobody watches any more. `keep`: names of those that somebody does."""
     if not path.is_dir():
         return
     for child in path.iterdir():

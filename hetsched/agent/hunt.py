@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 
 from hetsched.agent.attempts import Key, Outcome
-from hetsched.agent.delegation import members
+from hetsched.agent.delegation import group_name, members
 from hetsched.agent.records import DIRECTORY_VARIABLE
 from hetsched.agent.shim import processes
+from hetsched.agent.shim.life import Life
 from hetsched.agent.spool import Spool
 
 log = logging.getLogger("hetsched.agent")
@@ -46,16 +47,21 @@ async def outcome_without_shim(key: Key, spool: Spool) -> Outcome:
         life = None
     if life is not None and life.end is not None:
         return Outcome(life.end.succeeded, life.end.exit_code, life.end.reason)  # the shim was done
-    session = 0 if life is None else life.task_pid
+    await end_all(_marks(key, life, spool))
+    return LOST_SHIM
+
+
+def _marks(key: Key, life: Life | None, spool: Spool) -> Marks:
     entry = spool.get(key)
     ordered = None if entry is None else entry.ordered
-    if ordered is None:
-        await end_all(Marks(key=key, directory=spool.path(key), session=session))
-    else:
-        await end_all(
-            Marks(key=key, directory=spool.path(key), session=session, uid=ordered.uid, cgroup=ordered.cgroup)
-        )
-    return LOST_SHIM
+    cgroup = ordered.cgroup if ordered is not None else ""
+    return Marks(
+        key=key,
+        directory=spool.path(key),
+        session=life.task_pid if life is not None else 0,
+        uid=ordered.uid if ordered is not None else None,
+        cgroup=f"{cgroup}/{group_name(life.shim)}" if cgroup and life is not None else "",
+    )
 
 
 async def end_all(marks: Marks) -> None:

@@ -36,7 +36,8 @@ class Line(msgspec.Struct, frozen=True, array_like=True, tag_field="line"):
 
 
 class Ordered(Line, frozen=True, array_like=True, tag="ordered"):
-    """`argv` None: held, it has no process, until `held_until_ns` in `lease.now_ns` time (None: until told). `uid` None: the agent's own."""
+    """`argv` None: held, it has no process, until `held_until_ns` in `lease.now_ns` time (None: until told). `uid` None: the agent's own.
+    `cgroup`: of all tasks."""
 
     boot_id: str
     argv: tuple[str, ...] | None

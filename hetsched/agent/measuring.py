@@ -1,6 +1,6 @@
 """Looks at what running attempts use, every `agent.measure_every` seconds, and has told what changed enough (use.py).
 
-cpu time and memory come from the attempt's cgroup where it has one with that controller, else from /proc: all processes of its session, one
+cpu time and memory come from its shim's cgroup where it has one with that controller, else from /proc: all processes of its session, one
 pass for all attempts. Nothing runs: nothing is looked at. Looking is done in a worker thread, for /proc may be long.
 """
 
@@ -18,7 +18,6 @@ from hetsched.agent.attempts import Attempt, Attempts, Key, Phase
 from hetsched.agent.discovery.host import load_average, memory_available_bytes
 from hetsched.agent.shim import processes
 from hetsched.agent.shim.lease import now_ns
-from hetsched.agent.spool import directory_name
 from hetsched.agent.use import Look, Meters
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -95,12 +94,25 @@ def measure(pids: Mapping[Key, int], cgroup: Path | None) -> dict[Key, Total]:
     for key, pid in pids.items():
         ticks, pages = by_session.get(pid, (0, 0))
         cpu_ns, memory_bytes = ticks * _TICK_NS, pages * _PAGE
-        if cgroup is not None:
-            own = cgroup / directory_name(key)
+        own = None if cgroup is None else group_of(pid, cgroup)
+        if own is not None:
             cpu_ns = _field(own / "cpu.stat", "usage_usec", 1000, cpu_ns)
             memory_bytes = _field(own / "memory.current", "", 1, memory_bytes)
         totals[key] = Total(cpu_ns, memory_bytes)
     return totals
+
+
+def group_of(pid: int, cgroup: Path) -> Path | None:
+    """The cgroup below `cgroup` that a process lives in, or below; None if it is not there (any more)."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        before, found, below = line.partition(f"/{cgroup.name}/")
+        if before.startswith("0::") and found:
+            return cgroup / below.partition("/")[0]
+    return None
 
 
 def _field(path: Path, name: str, factor: int, otherwise: int) -> int:

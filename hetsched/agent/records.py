@@ -46,7 +46,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """What a shim executes, and how. `name`: of the attempt's directory. `executable` None: searched for in the PATH of `env`; `workdir` None:
-    one of its own; `uid` None: as the agent's user; `cgroup` None: none. `notes`: lines for the task's stderr, before its own."""
+    one of its own; `uid` None: as the agent's user; `cgroup`: below which its shim has one, None: nowhere. `notes`: lines for the task's
+    stderr, before its own."""
 
     name: str
     argv: tuple[str, ...]
@@ -103,7 +104,7 @@ class Recorder:
             time_limit_s=order.time_limit_s,
             grace_s=order.grace_s,
             log_bytes=site.policy.log_bytes,
-            cgroup=f"{site.cgroup}/{name}" if site.cgroup else None,
+            cgroup=str(site.cgroup) if site.cgroup else None,
             limits=limits_of(order, site.controllers),
         )
 

@@ -21,7 +21,7 @@ from hetsched.agent.attempts import Attempts, Key, Outcome
 from hetsched.agent.policy import Refusal
 from hetsched.agent.shim.lease import Lease, now_ns
 from hetsched.agent.spawner import Spawner
-from hetsched.agent.spool import Spool, directory_name
+from hetsched.agent.spool import Spool
 from hetsched.agent.watching import Shims
 from hetsched.agent.writing import Writer
 
@@ -74,7 +74,7 @@ class Runner:
         self._writer.flush()
         await asyncio.to_thread(self._spool.sweep)
         if self._site.cgroup is not None:
-            cgroup, keep = self._site.cgroup, {directory_name(key) for key in self.attempts.alive()}
+            cgroup, keep = self._site.cgroup, set(map(delegation.group_name, self._watched_by.values()))
             await asyncio.to_thread(delegation.sweep, cgroup, keep)
         self._tick()
 

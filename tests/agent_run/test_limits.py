@@ -12,7 +12,7 @@ from hetsched.agent import delegation
 from hetsched.agent.delegation import controllers
 from hetsched.agent.records import limits_of
 from hetsched.model import parse_task
-from tests.agent_run.bench import open_bench, order
+from tests.agent_run.bench import open_bench, order, own_cgroup
 
 BOTH = frozenset({"cpu", "memory"})
 
@@ -55,11 +55,27 @@ async def test_the_shim_writes_them_and_hands_the_controllers_down(data_dir: Pat
     tasks = tmp_path / "tasks"
     async with open_bench(data_dir, cgroup=tasks, controllers=BOTH) as bench:
         await bench.run("t", "true", cpu_limit_milli=1500, memory_limit_bytes=4096)
-        own = tasks / "t.1"
+        (own,) = [path for path in tasks.iterdir() if path.is_dir()]
         assert (tasks / "cgroup.subtree_control").read_text() == "+cpu +memory"
         assert (own / "cpu.max").read_text() == "150000 100000"
         assert (own / "memory.max").read_text() == "4096"
         assert (own / "cgroup.procs").read_text() == "0"
+        await bench.run("u", "true", cpu_limit_milli=1000, memory_limit_bytes=4096)
+        assert (own / "cpu.max").read_text() == "100000 100000"
+
+
+async def test_a_group_is_kept_for_the_next_short_task_and_gone_with_the_agent(data_dir: Path) -> None:
+    cgroup = own_cgroup(data_dir)
+    if cgroup is None:
+        pytest.skip("no cgroup (v2) is delegated to this process")
+    async with open_bench(data_dir, cgroup=cgroup) as bench:
+        for number in range(5):
+            ended = await bench.run(f"t{number}", "sh", "-c", "cat /proc/self/cgroup")
+            assert ended.succeeded
+        groups = {bench.stream(f"t{number}").rpartition("0::")[2] for number in range(5)}
+        assert all(cgroup.name in group for group in groups)
+        assert len([path for path in cgroup.iterdir() if path.is_dir()]) <= len(groups)
+    assert not cgroup.exists()
 
 
 def test_an_agent_alone_in_its_cgroup_steps_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from hetsched.agent.attempts import Key
+from hetsched.agent.delegation import group_name
+from hetsched.agent.measuring import group_of
 from hetsched.agent.shim.lease import now_ns
 from tests.agent_run.bench import Bench, alive, open_bench, own_cgroup, until
 
@@ -138,12 +140,15 @@ async def test_a_tree_in_its_own_cgroup_is_ended_at_once(data_dir: Path, tmp_pat
         pytest.skip("no cgroup (v2) is delegated to this process")
     async with open_bench(data_dir, cgroup=cgroup) as bench:
         pids = await stubborn(bench, tmp_path / "pids")
-        inside = (cgroup / "t.1" / "cgroup.procs").read_text().split()
+        life = bench.spool.life(Key("t", 1))
+        assert life is not None
+        own = cgroup / group_name(life.shim)
+        assert group_of(pids[0], cgroup) == own
+        inside = (own / "cgroup.procs").read_text().split()
         assert set(map(str, pids)) <= set(inside)
         bench.stop("t", grace_s=0.0)
         await bench.ended("t")
         assert not any(map(alive, pids))
-        assert not (cgroup / "t.1").exists()
     assert not cgroup.exists()
 
 

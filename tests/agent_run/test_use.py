@@ -7,9 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from hetsched.agent import measuring
 from hetsched.agent.attempts import Holds, Key
 from hetsched.agent.measuring import measure
-from hetsched.agent.spool import directory_name
 from hetsched.agent.use import LOOKS, Look, Meter, Meters
 
 T1 = Key("t", 1)
@@ -79,9 +81,10 @@ def test_a_session_is_measured_with_all_its_processes() -> None:
         shell.wait()
 
 
-def test_a_cgroup_is_believed_where_it_has_the_numbers(tmp_path: Path) -> None:
-    own = tmp_path / directory_name(T1)
+def test_a_cgroup_is_believed_where_it_has_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "100-5"
     own.mkdir()
+    monkeypatch.setattr(measuring, "group_of", lambda pid, cgroup: cgroup / "100-5")
     (own / "cpu.stat").write_text("usage_usec 1500\nuser_usec 1000\n")
     assert measure({T1: 0}, tmp_path)[T1].cpu_ns == 1_500_000
     (own / "memory.current").write_text("4096\n")

@@ -33,6 +33,7 @@ static const int64_t SHORT_NS = 3LL * MILLISECOND_NS;
 typedef struct {
     const Order *order;
     Place *place;
+    Group *group;
     Task task;
     int status; /* of the main process, once it has ended */
     bool main_ended, told_started;
@@ -105,8 +106,8 @@ static bool why_to_end(const Watch *watch, int64_t now, char *reason, int64_t *g
 static void ask_to_end(Watch *watch, int64_t now, int64_t grace_ns) {
     watch->asked_ns = now;
     watch->kill_ns = now + grace_ns;
-    tree_signal(SIGTERM, watch->order->cgroup);
-    tree_signal(SIGCONT, watch->order->cgroup); /* who is stopped could not hear it */
+    tree_signal(SIGTERM, watch->group);
+    tree_signal(SIGCONT, watch->group); /* who is stopped could not hear it */
 }
 
 /* The first reason stays; a later one may only shorten the grace. */
@@ -126,7 +127,7 @@ static void consider(Watch *watch, int64_t now) {
         ask_to_end(watch, now, watch->order->grace_ns < LEFT_BEHIND_NS ? watch->order->grace_ns : LEFT_BEHIND_NS);
     if (!watch->main_ended && why_to_end(watch, now, reason, &grace_ns)) obey(watch, now, reason, grace_ns);
     if (watch->kill_ns && now >= watch->kill_ns) {
-        tree_signal(SIGKILL, watch->order->cgroup);
+        tree_signal(SIGKILL, watch->group);
         watch->kill_again_ns = 2 * watch->kill_again_ns < SECOND_NS ? 2 * watch->kill_again_ns : SECOND_NS;
     }
 }
@@ -188,7 +189,7 @@ static void watch_until_dead(Watch *watch, Buffer *said) {
         wait_for(patience_ns(watch, now));
     }
     place_trim(watch->place, watch->order->log_bytes);
-    if (watch->order->cgroup[0]) tree_remove_cgroup(watch->order->cgroup);
+    if (wall_s() - watch->started_at > 1.0) group_leave(watch->group);
 }
 
 static Outcome outcome_of(Watch *watch) {
@@ -209,13 +210,11 @@ static Outcome run(Watch *watch, Buffer *said) {
     char reason[REASON_BYTES];
     int64_t grace_ns;
     if (why_to_end(watch, now_ns(), reason, &grace_ns)) return failed(reason, "", "");
-    if (order->cgroup[0]) {
-        if (!cgroup_make(order)) return failed("cannot_start: ", strerror(errno), order->cgroup);
-        if (!cgroup_limit(order))
-            dprintf(watch->place->error, "hetsched: not limited: %s: %s\n", strerror(errno), order->cgroup);
-    }
+    if (!group_take(watch->group, order, start_time)) return failed("cannot_start: ", strerror(errno), order->cgroup);
+    if (watch->group->path[0] && !watch->group->is_limited)
+        dprintf(watch->place->error, "hetsched: not limited: %s: %s\n", strerror(errno), watch->group->path);
     watch->started_at = wall_s();
-    if (!task_begin(&watch->task, order, watch->place))
+    if (!task_begin(&watch->task, order, watch->place, watch->group))
         return failed("cannot_start: ", strerror(watch->task.exec_errno), watch->task.exec_subject);
     if (order->time_limit_ns >= 0) watch->limit_ns = now_ns() + order->time_limit_ns;
     watch_until_dead(watch, said);
@@ -228,7 +227,7 @@ static bool is_outdated(void) {
     return lease_generation() != generation;
 }
 
-static void attempt(const Order *order, Place *place) {
+static void attempt(const Order *order, Place *place, Group *group) {
     Buffer said = {0};
     int claim = place_claim(place, order, mode, start_time);
     if (claim == TAKEN_BEFORE || (claim == CLAIMED && is_outdated())) {
@@ -237,7 +236,7 @@ static void attempt(const Order *order, Place *place) {
         send_all(CHANNEL, &head, sizeof head);
         return;
     }
-    Watch watch = {.order = order, .place = place, .kill_again_ns = KILL_AGAIN_NS};
+    Watch watch = {.order = order, .place = place, .group = group, .kill_again_ns = KILL_AGAIN_NS};
     Outcome outcome = claim == CLAIMED ? run(&watch, &said) : failed("cannot_start: ", strerror(errno), order->name);
     if (claim == NO_PLACE) {
         outcome.silent = true;
@@ -279,6 +278,7 @@ _Noreturn void shim_live(const unsigned long descriptors[2], uint64_t agents_gen
     generation = agents_generation;
     Buffer orders = {0};
     Place place = {0};
+    Group group = {0};
     while (true) {
         Head *head = buffer_frame(&orders, 0);
         if (head == NULL) {
@@ -291,11 +291,12 @@ _Noreturn void shim_live(const unsigned long descriptors[2], uint64_t agents_gen
         } else {
             Order order;
             order_read(&order, head);
-            attempt(&order, &place);
+            attempt(&order, &place, &group);
             order_free(&order);
         }
         buffer_drop(&orders, head->length);
     }
+    group_leave(&group);
     /* Whether the agent has the end of the last one in its ledger, we do not know. */
     if (place.name[0] == '.')
         place_remove(&place);

@@ -70,7 +70,7 @@ typedef struct {
     char *name;       /* of its directory below TASKS */
     char *workdir;    /* "": its own */
     char *executable; /* "": searched for in its PATH */
-    char *cgroup;     /* "": none */
+    char *cgroup;     /* of all tasks, below which a shim makes its own; "": none */
     char *notes;      /* for its stderr, before its own */
     uint32_t limit_count;
     char **limits; /* file of the cgroup, value, file, value … */
@@ -100,6 +100,20 @@ void place_remove(Place *place); /* and its files */
 void place_trim(const Place *place, int64_t log_bytes);
 bool place_stop(const Place *place, int64_t *grace_ns, char *reason);
 
+/* ------------------------------------------------------------------ groups: a shim's cgroup */
+
+enum { PATH_BYTES = 4096 };
+
+typedef struct {
+    char path[PATH_BYTES]; /* "": none */
+    int directory;
+    bool is_limited;                /* as the order asked; if not, errno of group_take says why */
+    char limits[2 * NAME_BYTES]; /* that are set, in words */
+} Group;
+
+bool group_take(Group *group, const Order *order, uint64_t start_time); /* errno */
+void group_leave(Group *group);
+
 /* ------------------------------------------------------------------ tasks and their trees */
 
 typedef struct {
@@ -111,14 +125,11 @@ typedef struct {
 
 void task_prepare(void); /* once in every shim */
 /* False: could not even be forked; exec_errno and exec_subject say why. Waits up to a second for exec. */
-bool task_begin(Task *task, const Order *order, const Place *place);
+bool task_begin(Task *task, const Order *order, const Place *place, const Group *group);
 void task_look(Task *task); /* whether exec is known to have succeeded or failed by now */
 
-void tree_signal(int number, const char *cgroup);
-void tree_remove_cgroup(const char *cgroup);
-bool cgroup_make(const Order *order);  /* errno, as below */
-bool cgroup_limit(const Order *order);
-bool write_file(const char *path, const char *text);
+void tree_signal(int number, const Group *group);
+bool write_file(const char *path, const char *text); /* errno */
 
 /* ------------------------------------------------------------------ the rest */
 

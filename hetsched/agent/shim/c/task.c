@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { STACK_BYTES = 128 * 1024, PATH_BYTES = 4096 };
+enum { STACK_BYTES = 128 * 1024 };
 
 static _Alignas(16) char stack[STACK_BYTES];
 static pid_t starting;
@@ -30,6 +31,8 @@ typedef struct {
     Task *task;
     const Order *order;
     const Place *place;
+    const Group *group;
+    bool joins; /* its group: it was not born there */
     pid_t shim;
 } Birth;
 
@@ -92,9 +95,9 @@ static int be_the_task(void *argument) {
     dup2(NULL_DEVICE, 0);
     dup2(place->out, 1);
     dup2(place->error, 2);
-    if (order->cgroup[0]) {
-        char path[PATH_BYTES];
-        snprintf(path, sizeof path, "%s/cgroup.procs", order->cgroup);
+    if (birth->joins) {
+        char path[PATH_BYTES + 16];
+        snprintf(path, sizeof path, "%s/cgroup.procs", birth->group->path);
         if (!write_file(path, "0")) fail(birth, path);
     }
     if (!order->workdir[0] && fchdir(place->work) < 0) fail(birth, "work");
@@ -119,12 +122,52 @@ void task_look(Task *task) {
     if (!task->exec_known && __atomic_load_n(&starting, __ATOMIC_ACQUIRE) == 0) task->exec_known = true;
 }
 
-bool task_begin(Task *task, const Order *order, const Place *place) {
+enum { FLAGS = CLONE_VM | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID };
+
+/* A child that is born in the group; moving it there would stop all forks of the machine for a moment. The C library has no call for it. -1:
+ * not on this processor, by this kernel (before 5.7), or in this directory. */
+static pid_t bear_in(const Group *group, Birth *birth) {
+#ifdef __x86_64__
+    struct clone_args wish = {
+        .flags = FLAGS | CLONE_INTO_CGROUP,
+        .parent_tid = (uintptr_t)&starting,
+        .child_tid = (uintptr_t)&starting,
+        .exit_signal = SIGCHLD,
+        .stack = (uintptr_t)stack,
+        .stack_size = STACK_BYTES,
+        .cgroup = (uint64_t)group->directory,
+    };
+    register int (*call)(void *) __asm__("r12") = be_the_task;
+    register void *argument __asm__("r13") = birth;
+    long pid = SYS_clone3;
+    __asm__ volatile(
+        "syscall\n\t"
+        "test %%rax, %%rax\n\t"
+        "jnz 1f\n\t"
+        "xor %%ebp, %%ebp\n\t" /* the child, on its own stack */
+        "mov %%r13, %%rdi\n\t"
+        "call *%%r12\n\t"
+        "ud2\n"
+        "1:"
+        : "+a"(pid)
+        : "D"(&wish), "S"(sizeof wish), "r"(call), "r"(argument)
+        : "rcx", "r11", "memory");
+    return pid > 0 ? (pid_t)pid : -1;
+#else
+    (void)group, (void)birth;
+    return -1;
+#endif
+}
+
+bool task_begin(Task *task, const Order *order, const Place *place, const Group *group) {
     static Birth birth; /* the child may still look at it when we have gone on */
-    birth = (Birth){task, order, place, getpid()};
+    birth = (Birth){task, order, place, group, false, getpid()};
     *task = (Task){.pid = -1};
-    const int flags = CLONE_VM | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD;
-    task->pid = clone(be_the_task, stack + STACK_BYTES, flags, &birth, &starting, NULL, &starting);
+    if (group->path[0]) {
+        task->pid = bear_in(group, &birth);
+        birth.joins = task->pid < 0;
+    }
+    if (task->pid < 0) task->pid = clone(be_the_task, stack + STACK_BYTES, FLAGS | SIGCHLD, &birth, &starting, NULL, &starting);
     if (task->pid < 0) {
         task->exec_errno = errno;
         snprintf(task->exec_subject, NAME_BYTES, "%s", order->argv[0]);

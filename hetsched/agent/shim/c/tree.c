@@ -1,6 +1,6 @@
 /* The whole of a task's processes. The shim is a subreaper, so whoever they leave behind (double forks, daemons, new sessions) becomes its
- * child: the tree is dead exactly when the shim has no child left. Where the agent has a cgroup of its own (v2, delegated), the task gets
- * one below it as well and SIGKILL reaches all of it in one write, which no fork can outrun; the proof stays the same. */
+ * child: the tree is dead exactly when the shim has no child left. Where there is a cgroup (group.c) SIGKILL reaches all of it in one write,
+ * which no fork can outrun; the proof stays the same. */
 
 #define _GNU_SOURCE
 #include "shim.h"
@@ -15,8 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { PATH_BYTES = 4096 };
 
 typedef struct {
     pid_t *pids;
@@ -86,10 +84,10 @@ static void add_children(Pids *pids, pid_t parent) {
     }
 }
 
-void tree_signal(int number, const char *cgroup) {
-    if (number == SIGKILL && cgroup[0]) {
-        char path[PATH_BYTES];
-        snprintf(path, sizeof path, "%s/cgroup.kill", cgroup);
+void tree_signal(int number, const Group *group) {
+    if (number == SIGKILL && group->path[0]) {
+        char path[PATH_BYTES + 16];
+        snprintf(path, sizeof path, "%s/cgroup.kill", group->path);
         write_file(path, "1"); /* kernels before 5.14 lack it; the walk does the same, only slower */
     }
     Pids pids = {0};
@@ -99,8 +97,6 @@ void tree_signal(int number, const char *cgroup) {
     free(pids.pids);
 }
 
-/* ---------------------------------------------------------------------- cgroups */
-
 bool write_file(const char *path, const char *text) {
     int handle = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (handle < 0) return false;
@@ -109,46 +105,4 @@ bool write_file(const char *path, const char *text) {
     close(handle);
     errno = error;
     return written;
-}
-
-static void parent_path(const char *path, char parent[PATH_BYTES]) {
-    snprintf(parent, PATH_BYTES, "%s", path);
-    char *slash = strrchr(parent, '/');
-    if (slash) *slash = 0;
-}
-
-bool cgroup_make(const Order *order) {
-    char parent[PATH_BYTES];
-    parent_path(order->cgroup, parent);
-    for (int tries = 0; tries < 100; tries++) { /* the last task of another moment may be removing the parent just now */
-        mkdir(parent, 0777);
-        if (mkdir(order->cgroup, 0777) == 0 || errno == EEXIST) return true;
-        if (errno != ENOENT) return false;
-    }
-    return false;
-}
-
-bool cgroup_limit(const Order *order) {
-    if (order->limit_count == 0) return true;
-    char parent[PATH_BYTES], path[PATH_BYTES + NAME_BYTES], controllers[NAME_BYTES] = "";
-    size_t used = 0;
-    for (uint32_t index = 0; index < order->limit_count; index++) {
-        const char *name = order->limits[2 * index];
-        used += (size_t)snprintf(controllers + used, sizeof controllers - used, "%s+%.*s", used ? " " : "", (int)strcspn(name, "."), name);
-    }
-    parent_path(order->cgroup, parent);
-    snprintf(path, sizeof path, "%s/cgroup.subtree_control", parent);
-    if (!write_file(path, controllers)) return false;
-    for (uint32_t index = 0; index < order->limit_count; index++) {
-        snprintf(path, sizeof path, "%s/%s", order->cgroup, order->limits[2 * index]);
-        if (!write_file(path, order->limits[2 * index + 1])) return false;
-    }
-    return true;
-}
-
-/* After the last process: the task's, and the agent's if it was the last task. */
-void tree_remove_cgroup(const char *cgroup) {
-    char parent[PATH_BYTES];
-    parent_path(cgroup, parent);
-    if (rmdir(cgroup) == 0) rmdir(parent); /* others are in there, or children of its own making: the agent sweeps when it starts */
 }
