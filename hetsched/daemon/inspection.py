@@ -25,34 +25,51 @@ async def inspect(archive: Archive, config: Config, store_url: str, data_dir: Pa
     """The whole report, as JSON. `listing`: with a line for every frame."""
     head = await archive.head()
     kept = await archive.snapshots(head)
-    entries = [entry async for entry in archive.entries(head)]
+    seen = Seen(listing)
+    async for entry in archive.entries(head):
+        seen.take(entry)
     prefix, damage, scheduler = await _verdict(archive, head, kept, config)
-    faults = [
-        {"stream_id": e.fault.where, "offset": e.fault.offset, "reason": e.fault.reason} for e in entries if e.fault
-    ]
     report: dict[str, Any] = {
         "cluster": head.cluster,
         "epoch": head.epoch,
         "head": head.position.id,
         "snapshots": [_snapshot(one) for one in kept],
-        "frames": len(entries),
-        "bytes": sum(len(entry.data) for entry in entries),
-        "first": entries[0].id if entries else None,
-        "last": entries[-1].id if entries else None,
-        "from": _time(entries, first=True),
-        "until": _time(entries, first=False),
+        **seen.told,
         "whole": damage is None,
         "prefix": prefix,
         "damage": None,
-        "faults": faults,
+        "faults": seen.faults,
         "state": None if scheduler is None else _state(scheduler),
     }
     if damage is not None:
         fix = way_out(damage, store_url, data_dir)
         report["damage"] = {"stream_id": damage.where, "offset": damage.offset, "reason": damage.reason, "fix": fix}
     if listing:
-        report["list"] = [_row(entry) for entry in entries]
+        report["list"] = seen.rows
     return report
+
+
+class Seen:
+    """What is remembered of the frames that were looked at; not the frames, of which there may be half a gigabyte."""
+
+    def __init__(self, listing: bool) -> None:
+        self._listing = listing
+        self.told: dict[str, Any] = {"frames": 0, "bytes": 0, "first": None, "last": None, "from": None, "until": None}
+        self.faults: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []
+
+    def take(self, entry: Entry) -> None:
+        """One more."""
+        told, at = self.told, _time(entry)
+        told["frames"] += 1
+        told["bytes"] += len(entry.data)
+        told["first"], told["last"] = told["first"] or entry.id, entry.id
+        told["from"], told["until"] = told["from"] or at, at or told["until"]
+        if entry.fault is not None:
+            fault = entry.fault
+            self.faults.append({"stream_id": fault.where, "offset": fault.offset, "reason": fault.reason})
+        if self._listing:
+            self.rows.append(_row(entry, at))
 
 
 async def _verdict(
@@ -102,8 +119,8 @@ def _snapshot(one: Kept) -> dict[str, Any]:
     }
 
 
-def _row(entry: Entry) -> dict[str, Any]:
-    row: dict[str, Any] = {"id": entry.id, "bytes": len(entry.data), "at": _time([entry], first=True), "facts": {}}
+def _row(entry: Entry, at: str | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": entry.id, "bytes": len(entry.data), "at": at, "facts": {}}
     if entry.payload is not None:
         row["crc"] = f"{entry.position.crc:08x}" if entry.position else None
         try:
@@ -115,12 +132,13 @@ def _row(entry: Entry) -> dict[str, Any]:
     return row
 
 
-def _time(entries: list[Entry], *, first: bool) -> str | None:
-    """Of the first or last turn that can be read."""
-    for entry in entries if first else reversed(entries):
-        if entry.payload is not None and (at_ns := telling.at_ns(entry.payload)) is not None:
-            return iso(at_ns)
-    return None
+def _time(entry: Entry) -> str | None:
+    """Of its turn, if that can be read."""
+    try:
+        at_ns = None if entry.payload is None else telling.at_ns(entry.payload)
+    except ValueError:
+        return None
+    return None if at_ns is None else iso(at_ns)
 
 
 def _state(scheduler: Scheduler) -> dict[str, Any]:

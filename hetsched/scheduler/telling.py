@@ -182,7 +182,7 @@ def _word(books: Books | None, word: words.Word) -> dict[str, Any]:
 
 def _runs(books: Books | None, word: words.Bundled) -> Iterator[dict[str, Any]]:
     """The bundle's tasks by head."""
-    ids = word.ids.decode().split("\n")
+    ids = word.keys().decode().split("\n")
     which = memoryview(word.which).cast("H") if word.which else [0] * len(ids)
     for number, head in enumerate(word.heads):
         tasks = [ident for ident, its in zip(ids, which, strict=True) if its == number]

@@ -17,6 +17,7 @@ from tests.cli.conftest import Said
 from tests.daemon.agent import TestAgent
 from tests.daemon.process import DaemonProcess
 from tests.daemon.test_safe_mode import flip
+from tests.store.helpers import Server
 
 Call = Callable[..., Said]
 
@@ -156,3 +157,21 @@ def test_a_daemon_that_runs_keeps_its_journal_to_itself(call: Call, data_dir: Pa
 def test_a_directory_without_a_journal_is_not_made_one(call: Call, data_dir: Path) -> None:
     said = of(call, data_dir, "inspect")
     assert said.code == 3 and "there is no journal" in said.err and not list(data_dir.iterdir())
+
+
+async def test_a_server_of_ones_own_is_looked_at_while_its_daemon_goes_on(call: Call, data_dir: Path) -> None:
+    server = await Server(data_dir).start()
+    try:
+        with DaemonProcess(data_dir, store=server.url) as daemon:
+            daemon.submit({"id": "one", **TASK})
+            words = ("journal", "inspect", "--data", str(data_dir), "--json")
+            found = json.loads((await asyncio.to_thread(call, *words)).out)
+            assert found["whole"] and found["state"]["tasks"] == {"queued": 1}
+            assert daemon.submit({"id": "two", **TASK}).status == 202, "nobody was deposed by looking"
+            lines = await asyncio.to_thread(call, "journal", "export", "--store", server.url, "--data", "/nowhere")
+            told = [json.loads(line) for line in lines.out.splitlines()]
+            assert [run["tasks"] for line in told for fact in line["facts"] for run in fact.get("runs", ())][-1] == [
+                "two"
+            ]
+    finally:
+        await server.kill()
