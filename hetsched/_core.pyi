@@ -403,6 +403,8 @@ class Core:
         in the best domain if they must share one; equal members first fit, so for unlike ones it may be some more."""
     def page(self, after_sequence: int, limit: int, states: int, queue: int = ..., qos: int = ...) -> list[int]:
         """Slots with sequence > after_sequence, in sequence order; `states` a bit mask; NONE = any queue or qos."""
+    def by_queue(self, states: int) -> list[int]:
+        """Tasks in one of the states (a bit mask) by queue."""
     def ahead(self, task: int) -> int:
         """Waiting tasks that go before it, all lanes counted."""
     def counts(self) -> list[int]:

@@ -91,6 +91,22 @@ cdef class Questions(PricingDoors):
         finally:
             drop_slots(&best)
 
+    def by_queue(self, int states):
+        """A pass over the table: about a nanosecond a task."""
+        cdef Tables* t = &self.t
+        cdef uint32_t at
+        cdef uint32_t* counts = <uint32_t*> calloc(t.queues_used + 1, sizeof(uint32_t))
+        if counts == NULL:
+            raise MemoryError()
+        try:
+            with nogil:
+                for at in range(t.tasks_used):
+                    if (states >> t.tasks[at].state) & 1 and t.tasks[at].state != FREE_:
+                        counts[t.tasks[at].queue] += 1
+            return [counts[at] for at in range(t.queues_used)]
+        finally:
+            free(counts)
+
     def ahead(self, uint32_t task):
         cdef uint64_t count = 0
         cdef uint32_t at

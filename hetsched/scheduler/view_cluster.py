@@ -7,7 +7,7 @@ from typing import Any
 from hetsched import _core
 from hetsched.errors import NotFound
 from hetsched.scheduler.cluster import Node
-from hetsched.scheduler.lifecycle import LIVE_CODES, STATE_OF_CODE, states_mask
+from hetsched.scheduler.lifecycle import LIVE_MASK, STATE_OF_CODE, states_mask
 from hetsched.scheduler.rendering import amounts_json, settings_json
 from hetsched.scheduler.uses import is_lending
 from hetsched.scheduler.world import World
@@ -114,13 +114,21 @@ class ClusterView:
 
     def queues(self) -> list[dict[str, Any]]:
         """All queues."""
-        return [self.queue(name) for name in sorted(self.books.queues.slot)]
+        waiting, running = self._queue_counts()
+        return [self._queue(name, waiting, running) for name in sorted(self.books.queues.slot)]
 
     def queue(self, name: str) -> dict[str, Any]:
         """One queue: entitlement and use. Raises NotFound."""
-        slot = self.books.queues.slot.get(name)
-        if slot is None:
+        if name not in self.books.queues.slot:
             raise NotFound(f"no queue {name}")
+        return self._queue(name, *self._queue_counts())
+
+    def _queue_counts(self) -> tuple[list[int], list[int]]:
+        """Tasks that wait and that live, by queue."""
+        return self.core.by_queue(states_mask((_core.QUEUED,))), self.core.by_queue(LIVE_MASK)
+
+    def _queue(self, name: str, waiting: list[int], running: list[int]) -> dict[str, Any]:
+        slot = self.books.queues.slot[name]
         spec = self.books.queues.spec[name]
         return {
             "name": name,
@@ -128,8 +136,8 @@ class ClusterView:
             "guaranteed": amounts_json(spec.guaranteed),
             "limit": amounts_json(spec.limit),
             "used": self._by_resource(self.core.queue_used(slot)),
-            "waiting": len(self.core.page(0, 1 << 31, states_mask((_core.QUEUED,)), slot)),
-            "running": len(self.core.page(0, 1 << 31, states_mask(LIVE_CODES), slot)),
+            "waiting": waiting[slot],
+            "running": running[slot],
         }
 
     def _by_resource(self, amounts: list[int]) -> dict[str, Any]:
