@@ -133,7 +133,7 @@ def test_pages_follow_submission_order_over_reused_slots() -> None:
     assert world.core.page(world.core.task(slots[2]).sequence, 2, everything) == [late]
     assert world.core.page(-1, 9, everything, qos=3) == [late]
     assert world.core.page(-1, 9, 1 << _core.HELD) == []
-    assert sum(world.core.by_queue(everything)) == len(slots) + 1
+    assert sum(world.core.by_queue(everything)) == 3
     assert world.core.by_queue(1 << _core.HELD) == [0] * len(world.core.by_queue(everything))
 
 
