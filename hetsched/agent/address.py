@@ -34,10 +34,11 @@ class Address:
         return url, self._token or self._read("agent-token", "the agent's token (HETSCHED_TOKEN)")
 
     def leave(self, leader: str) -> None:
-        """That was not it. `leader`: the address it named, "" = none; it is tried once, never in clear where TLS was given."""
+        """That was not it. `leader`: the address it named, "" = none; it is tried once, never in clear where TLS was given. If it is not there
+        either, whoever named it is asked again: that one will lead, or know who does."""
         clear = leader.startswith("http://") and self._asked.startswith("https://")
-        self._leader = "" if clear or leader == self._asked else leader
-        self._tries += not self._leader
+        was_named, self._leader = bool(self._leader), "" if clear or leader == self._asked else leader
+        self._tries += not self._leader and not was_named
 
     def _given(self) -> str:
         """The one of those told whose turn it is, or that of this machine's daemon."""

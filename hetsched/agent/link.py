@@ -95,6 +95,7 @@ class Link:
         """Until cancelled."""
         pause_s, said = _FIRST_PAUSE_S, ""
         while True:
+            named = ""
             try:
                 await self._connect()
             except (Parted, aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError) as error:
@@ -103,12 +104,13 @@ class Link:
                     log.warning("not connected: %s", why)
                 said = why
                 if not isinstance(error, Rejoin):
-                    self._peer.left(_leader(error))
+                    named = _leader(error)
+                    self._peer.left(named)
             if self.joined.is_set():
                 self.joined.clear()
                 pause_s = _FIRST_PAUSE_S
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            await asyncio.sleep((_FIRST_PAUSE_S if named else pause_s) * random.uniform(0.5, 1.0))
+            pause_s = pause_s if named else min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def _connect(self) -> None:
         url, token = self._peer.address()

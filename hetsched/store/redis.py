@@ -27,7 +27,7 @@ from hetsched.errors import ConfigError, Deposed, StoreLost
 from hetsched.store import scripts
 from hetsched.store.backend import Head, Health, Link, Manifest
 from hetsched.store.base import Durability, HeadDamaged, JournalCorrupt, Position, Unreachable
-from hetsched.store.redis_link import RedisLink
+from hetsched.store.redis_link import REPLICA_TIMEOUT_MS, RedisLink
 from hetsched.store.redis_succession import RedisSuccession
 from hetsched.store.words import server_words
 
@@ -66,7 +66,7 @@ class RedisBackend:
         self._replicated = replicated
         self._client: Redis = Redis(connection_pool=pool)
         self._version: tuple[int, ...] = ()  # () = it does not tell
-        self.succession = RedisSuccession(self._script, opened)
+        self.succession = RedisSuccession(self._script, self._opening, opened)
 
     @property
     def restarts_total(self) -> int:
@@ -93,7 +93,7 @@ class RedisBackend:
         return _head({key.decode(errors="replace"): value for key, value in fields.items()}) if fields else None
 
     async def open_epoch(self, cluster: str, create: bool) -> Head:
-        answer = await self._script(
+        answer = await self._opening(
             scripts.OPEN, [scripts.HEAD, scripts.JOURNAL], cluster, "1" if create else "", scripts.FORMAT
         )
         return opened(answer)
@@ -189,6 +189,20 @@ class RedisBackend:
     async def _script(self, script: str, keys: list[str], *arguments: Any) -> Any:
         """Rare scripts travel as text: no cache to miss."""
         return await self._do("EVAL", self._text(script), len(keys), *keys, *arguments)
+
+    async def _opening(self, script: str, keys: list[str], *arguments: Any) -> Any:
+        """A script that opens an epoch; where frames are replicated the epoch is, too, before anybody leads in it: a primary that knew nothing
+        of it would let another daemon open the same one."""
+        if not self._replicated:
+            return await self._script(script, keys, *arguments)
+        both = self._client.pipeline(transaction=False)
+        both.execute_command("EVAL", self._text(script), len(keys), *keys, *arguments)
+        both.execute_command("WAIT", 1, REPLICA_TIMEOUT_MS)
+        with server_words():
+            answer, replicas = await both.execute()
+        if replicas < 1:
+            raise Unreachable(f"no replica has heard of the epoch in {REPLICA_TIMEOUT_MS} ms")
+        return answer
 
     def _text(self, script: str) -> str:
         return scripts.without_shebang(script) if () < self._version < (7, 0) else script

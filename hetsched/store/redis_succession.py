@@ -12,21 +12,28 @@ from hetsched.store.succession import Candidate, Card, decode_card, encode_card
 
 
 class RedisSuccession:
-    """`script`: EVAL of a text on keys, with arguments. `opened`: the head of an answer to an opening; raises what it refuses with."""
+    """`script`: EVAL of a text on keys, with arguments. `opening`: the same, as durable as a frame. `head_of`: the head in its answer; raises
+    what it refuses with."""
 
-    def __init__(self, script: Callable[..., Awaitable[Any]], opened: Callable[[Any], Head]) -> None:
+    def __init__(
+        self,
+        script: Callable[..., Awaitable[Any]],
+        opening: Callable[..., Awaitable[Any]],
+        head_of: Callable[[Any], Head],
+    ) -> None:
         self._script = script
-        self._opened = opened
+        self._opening = opening
+        self._head_of = head_of
 
     async def claim(self, cluster: str, create: bool, candidate: Candidate) -> Head:
-        answer = await self._script(
+        answer = await self._opening(
             scripts.CLAIM,
             [scripts.HEAD, scripts.JOURNAL, scripts.LEADER],
             *(cluster, "1" if create else "", scripts.FORMAT, candidate.holder, _card(candidate), _lease_ms(candidate)),
         )
         if answer[0] == b"LED":
             raise Led(_leader(*answer[1:]))
-        return self._opened(answer)
+        return self._head_of(answer)
 
     async def renew(self, epoch: int, candidate: Candidate) -> bool:
         arguments = (epoch, candidate.holder, _card(candidate), _lease_ms(candidate))

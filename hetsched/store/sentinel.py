@@ -9,6 +9,7 @@ of both.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -109,8 +110,15 @@ class SentinelBackend(RedisBackend):
         return await super().dial()
 
     async def _do(self, *command: Any) -> Any:
+        return await self._there(super()._do(*command))
+
+    async def _opening(self, script: str, keys: list[str], *arguments: Any) -> Any:
+        return await self._there(super()._opening(script, keys, *arguments))
+
+    async def _there(self, answer: Awaitable[Any]) -> Any:
+        """What a primary says; one that is none any more is left."""
         try:
-            return await super()._do(*command)
+            return await answer
         except Moved as error:
             await self._pool.disconnect()
             if self._primary is None:  # nothing is led here yet: ask again, of whoever is primary then
@@ -133,7 +141,7 @@ class _SuccessionThere(RedisSuccession):
     """An epoch is led where it was claimed."""
 
     def __init__(self, backend: SentinelBackend) -> None:
-        super().__init__(backend._script, opened)
+        super().__init__(backend._script, backend._opening, opened)
         self._backend = backend
 
     async def claim(self, cluster: str, create: bool, candidate: Candidate) -> Head:

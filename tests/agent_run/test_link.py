@@ -205,7 +205,9 @@ def test_whoever_was_wrong_is_left_for_the_leader_it_named_or_for_the_next(data_
     address.leave("https://c:3")
     assert address.find()[0] == "https://c:3", "named, though not known before"
     address.leave("")
-    assert address.find()[0] == "https://a:1", "which was only tried"
+    assert address.find()[0] == "http://b:2", "which named it, and will know who leads"
+    address.leave("")
+    assert address.find()[0] == "https://a:1"
     address.leave("http://c:3")
     assert address.find()[0] == "http://b:2", "never from TLS to clear text"
 

@@ -38,6 +38,7 @@ def come_back(found: Several) -> None:
         else:
             daemon.start()
     eventually(lambda: all(daemon.get("/v1/tasks?limit=1").status == 200 for daemon in found.daemons))
+    eventually(lambda: found.client.cluster()["agents_connected"] == 1, why="the agent finds the new leader")
 
 
 def changes(found: Several, act: Callable[[DaemonProcess], None], runs: int) -> list[float]:

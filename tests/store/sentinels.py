@@ -83,7 +83,7 @@ class Watched:
         for sentinel in self.sentinels:
             sentinel.configure(
                 f"sentinel monitor {SERVICE} 127.0.0.1 {first.port} 2",
-                f"sentinel down-after-milliseconds {SERVICE} 500",
+                f"sentinel down-after-milliseconds {SERVICE} 1500",
                 f"sentinel failover-timeout {SERVICE} 3000",
             )
             sentinel.start()

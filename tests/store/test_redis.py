@@ -247,23 +247,31 @@ async def test_a_server_that_loads_is_waited_for_and_one_that_is_not_there_is_lo
 async def test_a_replica_has_it_before_it_is_confirmed(
     server: Server, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hetsched.store.redis_link.REPLICA_TIMEOUT_MS", 200)
+    for module in ("redis_link", "redis"):
+        monkeypatch.setattr(f"hetsched.store.{module}.REPLICA_TIMEOUT_MS", 200)
     await server.client.config_set("repl-diskless-sync-delay", 0)
     (data_dir / "r").mkdir()
     replica = await Server(data_dir / "r").start("--port", "0")
     listener = await _tcp_to(server.socket)
     port = listener.sockets[0].getsockname()[1]
     try:
-        async with opened_store(server.url, data_dir / "d", durability="replicated") as (store, _):
-            assert store.stats().durability is Durability.REPLICATED
-            waiting = store.append(b"a")
-            await asyncio.sleep(0.1)
-            assert not waiting.done(), "there is no replica yet"
-            await replica.client.execute_command("REPLICAOF", "127.0.0.1", port)
-            await asyncio.wait_for(waiting, 15)
-            for number in range(20):
-                await store.append(b"%d" % number)
-                assert await replica.client.xlen(scripts.JOURNAL) == number + 2
+        store = await open_store(server.url, data_dir / "d", config(durability="replicated"))
+        opening = asyncio.create_task(store.open())
+        await asyncio.sleep(0.5)
+        assert not opening.done(), "there is no replica yet to know of the epoch"
+        await replica.client.execute_command("REPLICAOF", "127.0.0.1", port)
+        await asyncio.wait_for(opening, 15)
+        assert store.stats().durability is Durability.REPLICATED
+        for number in range(20):
+            await store.append(b"%d" % number)
+            assert await replica.client.xlen(scripts.JOURNAL) == number + 1
+        await replica.client.execute_command("REPLICAOF", "NO", "ONE")
+        waiting = store.append(b"alone")
+        await asyncio.sleep(0.5)
+        assert not waiting.done(), "there is none any more"
+        await replica.client.execute_command("REPLICAOF", "127.0.0.1", port)
+        await asyncio.wait_for(waiting, 15)
+        await store.close()
     finally:
         await replica.kill()
         listener.close()

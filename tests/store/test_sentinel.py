@@ -85,6 +85,21 @@ async def test_a_replica_that_lacks_what_was_confirmed_is_refused_by_name(watche
     await regress(watched, data_dir)
 
 
+async def test_an_epoch_that_no_replica_knows_of_is_not_led(watched: Watched, data_dir: Path) -> None:
+    """Found by killing primaries: one that was promoted without it let a second daemon open the same epoch."""
+    for replica in watched.replicas:
+        replica.process.send_signal(signal.SIGSTOP)  # type: ignore[union-attr]
+    watched.primary.client.client_kill_filter(_type="replica")
+    store = await open_store(watched.url, data_dir / "d", config(durability="replicated"))
+    opening = asyncio.create_task(store.open())
+    await asyncio.sleep(1.0)
+    assert not opening.done()
+    for replica in watched.replicas:
+        replica.process.send_signal(signal.SIGCONT)  # type: ignore[union-attr]
+    await opening
+    await store.close()
+
+
 @pytest.mark.faults
 @pytest.mark.timeout(3600)
 async def test_thirty_primaries_take_something_with_them_and_each_time_it_is_noticed(
