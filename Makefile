@@ -83,7 +83,7 @@ slow: setup
 	@$(BIN)/python -m pytest -v -m slow --timeout=1800 tests
 
 bench: setup
-	@for f in loadtest/bench_*.py; do echo "== $$f"; $(BIN)/python "$$f"; done
+	@$(BIN)/python -m loadtest.benches
 
 lint: setup
 	@$(BIN)/ruff check .
