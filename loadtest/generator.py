@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import uvloop
 
+from hetsched.client.columns import MEDIA as COLUMNS
 from loadtest.arrivals import PoissonArrivals
 from loadtest.board import Board
 from loadtest.connections import Pool, Request
@@ -160,7 +161,7 @@ def row_of(task: str, run: str) -> tuple[int, int] | None:
 
 
 def _head(plan: Plan) -> bytes:
-    media = "application/vnd.hetsched.columns" if plan.mode == PACKED else "application/json"
+    media = COLUMNS if plan.mode == PACKED else "application/json"
     return (
         f"POST /v1/schedule HTTP/1.1\r\nHost: {plan.host}:{plan.port}\r\nAuthorization: Bearer {plan.token}\r\n"
         f"Content-Type: {media}\r\nContent-Length: "

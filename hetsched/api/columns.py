@@ -8,8 +8,6 @@ say, but for ties to other tasks. A fault refuses the whole body: nobody writes 
 from __future__ import annotations
 
 import re
-import struct
-from typing import Any
 
 import msgspec
 
@@ -93,15 +91,3 @@ def _template(call: Call, memory: Memory, raw: bytes, pointer: str) -> Known:
     if (fault := forbidden(known.task, call.token)) is not None:
         raise fault.under(pointer)
     return known
-
-
-def packed(templates: list[dict[str, Any]], ids: list[str] | int, which: list[int] | None = None) -> bytes:
-    """A body, for clients and tests. `ids`: names, or how many are to be made up."""
-    body: dict[str, Any] = {"templates": templates}
-    if isinstance(ids, int):
-        body["count"] = ids
-    else:
-        body["ids"] = "\n".join(ids).encode()
-    if which is not None:
-        body["which"] = struct.pack(f"<{len(which)}H", *which)
-    return msgspec.msgpack.encode(body)

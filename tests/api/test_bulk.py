@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hetsched.api import columns
+from hetsched.client import Client, columns
 from tests.daemon.process import DaemonProcess, drain
 
 ONE, TWO = {"resources": {"cpu": 1}}, {"resources": {"cpu": 2}, "queue": "a/b", "deadline": 60}
@@ -41,6 +41,15 @@ def test_columns_again_are_the_same_tasks_and_other_ones_a_conflict(daemon: Daem
     assert post(daemon, body).status == post(daemon, body).status == 202
     other = post(daemon, columns.packed([TWO], ["again-1", "new-1"]))
     assert other.status == 202 and other.json["ids"] == ["new-1"] and other.json["rejected"][0]["index"] == 0
+
+
+def test_a_client_sends_very_many_and_sending_again_makes_none_twice(daemon: DaemonProcess) -> None:
+    client = Client(daemon.url, daemon.token)
+    ids = client.submit_many([ONE, TWO], 2000, [0, 1] * 1000)["ids"]
+    assert ids["count"] == 2000
+    assert client.task(ids["first"])["spec"]["resources"]["cpu"] == 1
+    named = client.submit_many([ONE], ["many-1", "many-2"])
+    assert client.submit_many([ONE], ["many-1", "many-2"])["accepted"] == named["accepted"] == 2
 
 
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
