@@ -52,6 +52,8 @@ def _tell(told: dict[str, Any]) -> None:
             ("capacity", words.amounts(cluster.get("capacity") or {})),
         )
     )
+    for refused in cluster.get("agents_refused") or ():
+        emit("  " + one_line(f"turned away: the agent of {refused['node']}: {refused['reason']}"))
 
 
 def _counts(tasks: dict[str, int]) -> str:

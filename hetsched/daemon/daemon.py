@@ -138,6 +138,7 @@ class Daemon:
             "epoch": self.epoch,
             "cluster": self.cluster_id,
             "agents_connected": len(self.links.by_node),
+            "agents_refused": [{"node": node, "reason": reason} for node, reason in self.links.refused.items()],
             "durability": self.durability,
             "mode": "normal" if self.safe is None else "safe",
             "safe_mode": self.safe,

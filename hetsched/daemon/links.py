@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from hetsched import wire
-from hetsched.daemon.greeting import fault_of
+from hetsched.daemon.greeting import LONGEST_WORD, fault_of
 from hetsched.daemon.link import AgentLink, Socket, attempts_of
 from hetsched.daemon.readings import Readings
 from hetsched.daemon.silence import Silences
@@ -26,6 +26,7 @@ from hetsched.scheduler.messages import Input, NodeJoined, NodeLost, NodeSilent,
 log = logging.getLogger("hetsched.links")
 
 HELLO_DEADLINE_S = 10.0
+KEPT_REFUSALS = 64
 SESSIONS_PER_EPOCH = 1 << 32
 """Sessions count on from epoch × this, so no two connections ever share one, not even across restarts."""
 
@@ -58,6 +59,9 @@ class Links:
         self.terms = terms
         self.readings = Readings()
         self.by_node: dict[str, AgentLink] = {}
+        self.refused: dict[
+            str, str
+        ] = {}  # node → why, of those that were turned away and have not joined since; newest last
         self._tell = tell
         self._judge = judge
         self._leads = leads
@@ -93,6 +97,7 @@ class Links:
         refusal = self._refusal(hello)
         if refusal:
             log.warning("agent of %s refused: %s", hello.node.name, refusal)
+            self._remember(hello.node.name, refusal)
             with contextlib.suppress(ConnectionError):  # it has gone already
                 await socket.send(wire.encode(wire.Refused(refusal)))
             await socket.close()
@@ -138,11 +143,18 @@ class Links:
         if hello.cluster and hello.cluster != terms.cluster:
             return f"the agent belongs to cluster {hello.cluster}, this is {terms.cluster}; give it another data directory to join"
         if hello.highest_epoch > terms.epoch:
-            return f"the agent has obeyed epoch {hello.highest_epoch}, this daemon has {terms.epoch}: a newer one leads"
+            why = "a newer one leads, or the store is an older copy"
+            return f"the agent has obeyed epoch {hello.highest_epoch}, this daemon has {terms.epoch}: {why}"
         present = self.by_node.get(hello.node.name)
         if present is not None and present.boot_id != hello.node.boot_id and self._is_fresh(present):
             return f"another machine is connected as {hello.node.name!r}; give this one another name with --name"
         return self._fault_of_twin(hello) or self._judge(hello)
+
+    def _remember(self, node: str, refusal: str) -> None:
+        self.refused.pop(node, None)
+        self.refused[node[:LONGEST_WORD]] = refusal
+        if len(self.refused) > KEPT_REFUSALS:
+            del self.refused[next(iter(self.refused))]
 
     def _fault_of_twin(self, hello: wire.Hello) -> str:
         """A second agent of one machine under one name: it knows nothing of what the first one runs, and would be given it again."""
@@ -167,6 +179,7 @@ class Links:
         self._silences.end(node)
         self._instances[node] = (link.boot_id, hello.instance)
         self.by_node[node] = link
+        self.refused.pop(node, None)
         link.send(wire.Welcome(link.session, terms.epoch, terms.cluster, terms.lease_s, terms.heartbeat_s))
         self._tell(NodeJoined(node=hello.node, session=link.session, attempts=attempts_of(hello), actor=link.actor))
         link.on_report(wire.Report(readings=hello.readings), whole=True)

@@ -170,6 +170,8 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
         lambda: _one_label(view.cluster()["used"]),
     )
     gauge("hetsched_agents_connected", "Agents with a link", (), lambda: [((), len(daemon.links.by_node))])
+    refused = "Agents that were turned away and have not joined since, at most the last 64"
+    gauge("hetsched_agents_refused", refused, (), lambda: [((), len(daemon.links.refused))])
     gauge(
         "hetsched_batch_window_seconds",
         "How long the batch lane gathers now",

@@ -242,6 +242,9 @@ async def test_agents_that_must_not_obey_this_daemon_are_refused(hello: dict[str
     assert said in socket.got(wire.Refused)[0].reason
     await until(lambda: socket.closed)
     assert not world.heard
+    assert [said in reason for reason in world.links.refused.values()] == [True]
+    await world.connect()
+    assert not world.links.refused, "it has joined since"
 
 
 async def test_an_agent_that_is_gone_before_its_refusal_is_said_breaks_nothing() -> None:
