@@ -60,6 +60,8 @@ async def make_cut(archive: Archive, plan: Cut, backup: Path, identity: Identity
     fenced: Head = await archive.ask(partial(archive.backend.open_epoch, plan.head.cluster, False))
     if (fenced.seq, fenced.crc) != (plan.head.seq, plan.head.crc):
         raise Conflict("somebody has appended meanwhile; its daemon is deposed now. Look again before cutting")
+    if identity is not None:  # before the frames go: were it to come after and fail, no start would take what is left
+        identity.save(fenced.cluster, Position(fenced.epoch, plan.last.seq))
     ids = [entry.id for entry in reversed(plan.cut)]
     for first in range(0, len(ids), AT_ONCE):
         await archive.ask(partial(archive.backend.cut, fenced.epoch, ids[first : first + AT_ONCE]))
@@ -68,8 +70,6 @@ async def make_cut(archive: Archive, plan: Cut, backup: Path, identity: Identity
     for manifest in plan.head.snapshots:
         if manifest not in plan.snapshots:
             await archive.ask(partial(archive.backend.drop_chunks, manifest))
-    if identity is not None:
-        identity.save(head.cluster, Position(head.epoch, head.seq))
     return head
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hetsched.errors import Conflict, Deposed, NotFound
+from hetsched.errors import Conflict, Deposed, NotFound, StoreLost
 from hetsched.store import Durability, JournalCorrupt, MemoryServer, Position
 from hetsched.store.archive import Archive
 from hetsched.store.backend import Head
@@ -109,6 +109,23 @@ async def test_what_was_interrupted_is_done_again(tmp_path: Path) -> None:
     await cut(server, "1-2", tmp_path)
     _, opened = await memory(server)
     assert await replay(opened) == [b"a"]
+
+
+async def test_a_cut_that_breaks_off_leaves_an_identity_that_takes_what_is_there(tmp_path: Path) -> None:
+    server = await written(b"a", b"b", b"c")
+    identity = Identity(tmp_path / "identity.json", "memory:")
+    identity.save("memory", Position(1, 3))
+    backend = MemoryBackend(server)
+    archive = Archive(backend)
+
+    async def broken(epoch: int, ids: object) -> None:
+        raise StoreLost("the power failed")
+
+    backend.cut = broken  # type: ignore[method-assign]
+    with pytest.raises(StoreLost):
+        await make_cut(archive, await plan_cut(archive, "1-2"), tmp_path / "first", identity)
+    for head in (server.head, await cut(server, "1-2", tmp_path)):
+        Identity(tmp_path / "identity.json", "memory:").check(head)
 
 
 async def test_the_backup_is_never_written_over(tmp_path: Path) -> None:
