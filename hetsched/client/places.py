@@ -38,6 +38,10 @@ class Places:
         """Whether there is another one to try."""
         return len(self._given) > 1 or self.present not in self._given
 
+    def others(self, than: Place) -> list[Place]:
+        """Those given, without this one."""
+        return [given for given in self._given if given != than]
+
     def follow(self, leader: str, told_by: Place) -> bool:
         """Ask the leader from now on; False where that is not to be, or is so already."""
         try:

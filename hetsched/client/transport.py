@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import threading
 import time
 from collections.abc import Mapping
@@ -30,9 +31,10 @@ _STALE = 408
 # A machine that is gone says nothing at all; where there is another one to ask it is not waited for.
 _CONNECT_S = 2.0
 
-# A frozen leader's kernel goes on taking connections and requests. Longer than a lease; and where it was only slow, the same key finds the
-# same task.
-_SILENCE_S = 5.0
+# A frozen leader's kernel goes on taking connections and requests. After so much silence, longer than a lease, the others are asked whether one
+# of them leads by now; a leader that only has much to do is waited for.
+_SILENCE_S = 4.0
+_LOOK_S = 1.0
 
 LEADER = "Hetsched-Leader"
 
@@ -128,11 +130,9 @@ class Transport:
     def _once(
         self, place: Place, method: str, path: str, body: bytes | None, headers: Mapping[str, str], repeatable: bool
     ) -> Any:
-        impatient = repeatable and self._places.several and "Prefer" not in headers
-        silence_s = min(_SILENCE_S, self._timeout_s) if impatient else self._timeout_s
-        answer = self._exchange(place, method, path, body, {**self._headers, **headers}, silence_s)
+        answer = self._exchange(place, method, path, body, {**self._headers, **headers}, repeatable)
         if method == "GET" and path.startswith("/v1/") and answer[0] != 503 and (leader := answer[2].get(LEADER)):
-            answer = self._from_leader(leader, place, path, {**self._headers, **headers}, silence_s) or answer
+            answer = self._from_leader(leader, place, path, {**self._headers, **headers}) or answer
         status, raw, answer_headers = answer
         if status >= 300:
             raise from_answer(status, raw, answer_headers)
@@ -142,13 +142,13 @@ class Transport:
             raise HetschedError(f"{place.url} answered {method} {path} with something that is no JSON") from error
 
     def _from_leader(
-        self, leader: str, standby: Place, path: str, headers: Mapping[str, str], silence_s: float
+        self, leader: str, standby: Place, path: str, headers: Mapping[str, str]
     ) -> tuple[int, bytes, Message] | None:
         """The leader's answer instead of a standby's, which may be a moment older than what this client has seen; None = not to be had."""
         if not self._places.follow(leader, standby):
             return None
         try:
-            answer = self._exchange(self._places.present, "GET", path, None, headers, silence_s)
+            answer = self._exchange(self._places.present, "GET", path, None, headers, True)
         except Unreachable:
             self._places.back(standby)
             return None
@@ -158,7 +158,7 @@ class Transport:
         return answer
 
     def _exchange(
-        self, place: Place, method: str, path: str, body: bytes | None, headers: Mapping[str, str], silence_s: float
+        self, place: Place, method: str, path: str, body: bytes | None, headers: Mapping[str, str], repeatable: bool
     ) -> tuple[int, bytes, Message]:
         if getattr(self._local, "place", place) != place:
             self.close()
@@ -166,10 +166,11 @@ class Transport:
         connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
         kept = connection is not None
         if connection is None:
-            connection = self._connect(place, silence_s)
-        connection.sock.settimeout(silence_s)
+            connection = self._connect(place, self._timeout_s)
         try:
             connection.request(method, place.prefix + path, body=body, headers=dict(headers))
+            if repeatable and self._places.several:
+                self._await(connection, place)
             response = connection.getresponse()
             answer = response.status, response.read(), response.headers
         except BaseException as error:
@@ -179,13 +180,33 @@ class Transport:
                 raise
             stale = kept and isinstance(error, http.client.RemoteDisconnected | BrokenPipeError)
             if stale and method in ("GET", "PUT"):
-                return self._exchange(place, method, path, body, headers, silence_s)
+                return self._exchange(place, method, path, body, headers, repeatable)
             raise _dropped(place.url, error) from error
         self._local.connection = None if response.will_close else connection
         if kept and answer[0] == _STALE:
             connection.close()
-            return self._exchange(place, method, path, body, headers, silence_s)
+            return self._exchange(place, method, path, body, headers, repeatable)
         return answer
+
+    def _await(self, connection: http.client.HTTPConnection, place: Place) -> None:
+        """Until the answer begins; TimeoutError when another daemon leads before that."""
+        poll = select.poll()
+        poll.register(connection.sock, select.POLLIN)
+        until_s = time.monotonic() + self._timeout_s
+        while not poll.poll(1000 * min(_SILENCE_S, self._timeout_s)) and time.monotonic() < until_s:
+            if any(map(self._leads, self._places.others(place))):
+                raise TimeoutError("it is silent, and another daemon leads")
+
+    def _leads(self, place: Place) -> bool:
+        try:
+            connection = self._connect(place, _LOOK_S)
+            try:
+                connection.request("GET", place.prefix + "/readyz")
+                return connection.getresponse().status == 200
+            finally:
+                connection.close()
+        except (Unreachable, OSError, http.client.HTTPException):
+            return False
 
     def _connect(self, place: Place, timeout_s: float | None) -> http.client.HTTPConnection:
         make = http.client.HTTPSConnection if place.https else http.client.HTTPConnection

@@ -15,6 +15,7 @@ daemon) · `backend` (the inner seam) · `redis`, `redis_link`, `redis_successio
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -100,7 +101,10 @@ async def open_store(url: str, data_dir: Path, config: Config, *, name: str = ""
         backend = backend_of(url, data_dir, config)
         shared = not isinstance(backend, EmbeddedBackend)
         candidate = Candidate(holder_of(data_dir), name, address, config.store.lease) if shared else None
-        return Journal(backend, config.store, identity, lock, backend.succession, candidate)
+        renewer = partial(backend_of, url, data_dir, config)
+        return Journal(
+            backend, config.store, identity, lock, backend.succession, candidate, renewer if shared else None
+        )
     except BaseException:
         lock.release()
         raise

@@ -37,7 +37,7 @@ from hetsched.store.frames import FramesAfter
 from hetsched.store.identity import DirectoryLock, Identity
 from hetsched.store.keeper import SnapshotKeeper
 from hetsched.store.patience import patiently
-from hetsched.store.succession import RENEWALS, Candidate, Succession, Tenure, now_ns
+from hetsched.store.succession import RENEWALS, Candidate, Renewer, Succession, Tenure, now_ns
 
 log = logging.getLogger("hetsched.store")
 
@@ -54,7 +54,7 @@ NO_HEALTH = Health(Durability.UNKNOWN)
 
 class Journal:
     """`base.Store` over a backend. `identity` None: nothing outlives the process (memory). `succession` with `candidate`: several daemons
-    may share the store, and this is who would lead; None: it is ours alone."""
+    may share the store, and this is who would lead, with a `renewer` of its lease; None: it is ours alone."""
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class Journal:
         lock: DirectoryLock | None = None,
         succession: Succession | None = None,
         candidate: Candidate | None = None,
+        renewer: Callable[[], Renewer] | None = None,
     ) -> None:
         self.failed: asyncio.Future[StoreLost] = asyncio.get_running_loop().create_future()
         self._backend = backend
@@ -71,6 +72,7 @@ class Journal:
         self._lock = lock
         self._succession = succession if candidate is not None else None
         self._candidate = candidate
+        self._renewer = renewer
         self._tenure: Tenure | None = None
         self._standbys: tuple[Standby, ...] = ()
         self._attended_s = self._attended_note_s = 0.0
@@ -111,8 +113,8 @@ class Journal:
             manifest, state = await self._keeper.load(head)
             base = manifest.position if manifest else START
         self._appender = Appender(self._backend.dial, head.epoch, head.position, self._lost)
-        if self._succession is not None and self._candidate is not None:
-            self._tenure = Tenure(self._succession, self._candidate, head.epoch, claimed_ns, self._appender.lose)
+        if self._renewer is not None and self._candidate is not None:
+            self._tenure = Tenure(self._renewer, self._candidate, head.epoch, claimed_ns, self._appender.lose)
         self._upkeep = asyncio.create_task(self._keep_up(), name="store-upkeep")
         log.info("journal: epoch %d opened at %s, read from %s", head.epoch, head.position.id, base.id)
         self._replayed = FramesAfter(self._backend, base, head, self._ask)
@@ -171,6 +173,11 @@ class Journal:
             await asyncio.to_thread(self._identity.save, self._identity.cluster, Position(at.epoch, at.seq))
         return None if leader is not None and leader.holder == candidate.holder else leader
 
+    async def _others_standing_by(self) -> tuple[Standby, ...]:
+        """Without ourselves, who may have stood by a moment ago."""
+        succession, candidate = self._shared
+        return tuple(found for found in await succession.standbys() if found.holder != candidate.holder)
+
     @property
     def _shared(self) -> tuple[Succession, Candidate]:
         if self._succession is None or self._candidate is None:
@@ -197,8 +204,10 @@ class Journal:
     async def hand_over(self, to: Standby | None) -> None:
         if self._tenure is None:
             return
+        succession, candidate = self._shared
         await self._lane.drained()
-        await self._ask(partial(self._tenure.pass_on, to))
+        await self._tenure.end()
+        await self._ask(partial(succession.pass_on, self._epoch, candidate, to))
 
     # ------------------------------------------------------------------ running
 
@@ -273,7 +282,7 @@ class Journal:
             return
         self._closed = True
         if self._tenure is not None:
-            await self._tenure.close()
+            await self._tenure.end()
         if self._upkeep is not None:
             await end(self._upkeep)
         if self._appender is not None:
@@ -321,7 +330,7 @@ class Journal:
                 silent = 0
                 await self._check_lead()
                 if self._succession is not None:
-                    self._standbys = await self._succession.standbys()
+                    self._standbys = await self._others_standing_by()
                 if time.monotonic() >= next_note_s:
                     next_note_s = time.monotonic() + self._note_every_s
                     await self._note_identity()

@@ -12,6 +12,9 @@ that was answered, on a clock that runs while the machine sleeps, so a leader th
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -23,8 +26,11 @@ from hetsched.store.backend import Head
 from hetsched.store.base import Leader, Standby, Unreachable
 from hetsched.store.ending import end
 
+log = logging.getLogger("hetsched.store")
+
 RENEWALS = 4  # in a lease: three may be lost
 RETRY_S = 0.1
+HUNG_S = 20.0
 
 
 class Candidate(NamedTuple):
@@ -57,61 +63,110 @@ class Succession(Protocol):
     async def standbys(self) -> tuple[Standby, ...]: ...
 
 
+class Renewer(Protocol):
+    """A connection to the store of a tenure's own."""
+
+    @property
+    def succession(self) -> Succession: ...
+
+    async def close(self) -> None: ...
+
+
 class Tenure:
-    """One epoch's term. `on_lost` is told once, if a renewal finds another epoch or a store that cannot be led any more."""
+    """One epoch's term. `on_lost` is told once, if a renewal finds another epoch or a store that cannot be led any more.
+
+    *Why a thread renews (2026-11-30).* A turn over an array of 100,000 tasks may hold the daemon's loop for longer than a lease where the
+    machine is busy: two daemons then took the place from each other for ever, each in the midst of the same turn. The thread stops renewing
+    for a loop that has not turned for `HUNG_S`: that one leads nothing."""
 
     def __init__(
         self,
-        succession: Succession,
+        renewer: Callable[[], Renewer],
         candidate: Candidate,
         epoch: int,
         claimed_ns: int,
         on_lost: Callable[[StoreLost], None],
     ) -> None:
-        """`claimed_ns`: when the claim was sent."""
-        self._succession = succession
+        """`claimed_ns`: when the claim was sent. `renewer` is called in the thread."""
+        self._renewer = renewer
         self._candidate = candidate
         self._epoch = epoch
         self._on_lost = on_lost
         self._lease_ns = round(candidate.lease_s * 1e9)
         self._until_ns = claimed_ns + self._lease_ns
-        self._task = asyncio.create_task(self._keep(), name="store-tenure")
+        self._turned_ns = now_ns()
+        self._ended = asyncio.Event()  # of the thread's loop
+        self._loop = asyncio.get_running_loop()
+        self._own_loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="store-tenure", daemon=True)
+        self._thread.start()
+        self._turning = asyncio.create_task(self._turn(), name="store-tenure")
 
     @property
     def held(self) -> bool:
         """Whether nobody else can have begun to lead, as far as clocks tell."""
         return now_ns() < self._until_ns
 
-    async def pass_on(self, to: Standby | None) -> bool:
-        """No more renewals; `to` may lead. From here on the term is over, whatever the answer."""
-        await end(self._task)
+    async def end(self) -> None:
+        """No more renewals: when this returns none is under way. The term is over."""
+        with contextlib.suppress(RuntimeError):  # it is over already
+            self._own_loop.call_soon_threadsafe(self._ended.set)
+        await end(self._turning)
+        await asyncio.to_thread(self._thread.join)
         self._until_ns = 0
-        return await self._succession.pass_on(self._epoch, self._candidate, to)
 
-    async def close(self) -> None:
-        await end(self._task)
-        self._until_ns = 0
+    async def _turn(self) -> None:
+        while True:
+            self._turned_ns = now_ns()
+            await asyncio.sleep(self._candidate.lease_s / RENEWALS)
+
+    # ------------------------------------------------------------------ in the thread
+
+    def _run(self) -> None:
+        try:
+            self._own_loop.run_until_complete(self._keep())
+        except StoreLost as error:
+            self._lose(error)
+        except Exception as error:
+            log.exception("journal: the lease is renewed no more")
+            self._lose(StoreLost(f"the lease cannot be renewed: {error!r}"))
+        finally:
+            self._own_loop.close()
+
+    def _lose(self, error: StoreLost) -> None:
+        with contextlib.suppress(RuntimeError):  # the daemon's loop is gone
+            self._loop.call_soon_threadsafe(self._on_lost, error)
 
     async def _keep(self) -> None:
-        pause_s = self._candidate.lease_s / RENEWALS
-        while True:
-            await asyncio.sleep(pause_s)
-            sent_ns = now_ns()
-            try:
-                async with asyncio.timeout(self._candidate.lease_s):
-                    renewed = await self._succession.renew(self._epoch, self._candidate)
-            except (Unreachable, TimeoutError):
-                pause_s = min(RETRY_S, self._candidate.lease_s / RENEWALS)
-                continue
-            except StoreLost as error:
-                self._on_lost(error)
-                return
-            if not renewed:
-                self._until_ns = 0
-                self._on_lost(Deposed(f"another epoch leads; this daemon opened {self._epoch}"))
-                return
-            self._until_ns = sent_ns + self._lease_ns
-            pause_s = self._candidate.lease_s / RENEWALS
+        renewer = self._renewer()
+        pause_s = every_s = self._candidate.lease_s / RENEWALS
+        try:
+            while not await self._ends_within(pause_s):
+                if now_ns() - self._turned_ns > HUNG_S * 1e9:
+                    continue
+                pause_s = every_s if await self._renew(renewer.succession) else min(RETRY_S, every_s)
+        finally:
+            await renewer.close()
+
+    async def _renew(self, succession: Succession) -> bool:
+        """False: nobody answers. Raises StoreLost."""
+        sent_ns = now_ns()
+        try:
+            async with asyncio.timeout(self._candidate.lease_s):
+                renewed = await succession.renew(self._epoch, self._candidate)
+        except (Unreachable, TimeoutError):
+            return False
+        if not renewed:
+            self._until_ns = 0
+            raise Deposed(f"another epoch leads; this daemon opened {self._epoch}")
+        self._until_ns = sent_ns + self._lease_ns
+        return True
+
+    async def _ends_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+        return self._ended.is_set()
 
 
 def now_ns() -> int:

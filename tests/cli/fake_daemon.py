@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -16,7 +17,8 @@ TOKEN = "a-token-of-the-tests"
 
 class FakeDaemon:
     """`url`; `tasks` by id; `asked`: every request as (method, path, body, headers); `faults`: what the next requests meet;
-    `leader`: whom the answers name, as a standby's do."""
+    `leader`: whom the answers name, as a standby's do; `ready`: what
+    /readyz says."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, dict[str, Any]] = {}
@@ -29,6 +31,7 @@ class FakeDaemon:
         self.faults: list[str] = []
         self.looks: dict[str, list[str]] = {}
         self.leader = ""
+        self.ready = True
         daemon = self
 
         class Handler(_Handler):
@@ -142,8 +145,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(raw) if raw else None
         url = urlsplit(self.path)
         query = {name: values[-1] for name, values in parse_qs(url.query).items()}
+        if url.path == "/readyz":
+            return self._send(200 if self.fake.ready else 503, b"{}", "application/json")
         fault = self.fake.faults.pop(0) if self.fake.faults else ""
         self.fake.asked.append((self.command, self.path, body, dict(self.headers)))
+        if fault == "slow":
+            time.sleep(0.5)
         if fault == "standby":
             return self._problem(503, "recovering", {"Retry-After": "0"})
         if fault and fault.startswith("http"):

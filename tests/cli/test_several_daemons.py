@@ -94,3 +94,16 @@ def test_streams_go_on_at_the_leader(daemon: FakeDaemon, other: FakeDaemon) -> N
     other.logs["t"] = b"said there"
     daemon.faults = [other.url]
     assert b"".join(client_of(daemon.url).logs("t")) == b"said there"
+
+
+def test_a_silent_leader_is_waited_for_unless_another_one_leads(
+    daemon: FakeDaemon, other: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hetsched.client.transport._SILENCE_S", 0.1)
+    client = client_of(daemon.url, other.url)
+    daemon.faults, other.ready = ["slow"], False
+    assert client.submit({"id": "t", "resources": {}})["id"] == "t"
+    assert (client.url, len(daemon.asked)) == (daemon.url, 1), "it had much to do"
+    daemon.faults, other.ready = ["slow"], True
+    assert client.submit({"id": "u", "resources": {}})["id"] == "u"
+    assert list(other.tasks) == ["u"], "it was frozen"

@@ -92,6 +92,8 @@ async def test_the_place_is_passed_on_by_name(server: Server, data_dir: Path) ->
             await others[0].open(followers[0])
         opened = await others[1].open(followers[1])
         assert await replay(opened) == [b"last"]
+        await eventually(others[1].standbys)
+        assert [standby.name for standby in others[1].standbys()] == ["b"], "not itself, who was one a moment ago"
         for other in others:
             await other.close()
 
