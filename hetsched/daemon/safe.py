@@ -57,7 +57,9 @@ def way_out(damage: JournalCorrupt, store_url: str, data_dir: Path) -> str:
     match damage:
         case NewerVersion():
             return "install the hetsched that wrote it, or a later one, and start that"
-        case SnapshotLost() | HeadDamaged():
+        case HeadDamaged():
+            return "stop the daemon and restore the store from a backup"
+        case SnapshotLost():
             return f"stop the daemon and restore the store from a backup; `hetsched journal inspect {where}` shows what is left"
         case _:
             return f"stop the daemon, then: hetsched journal truncate {where} --at {damage.cut} --yes"

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from hetsched import wire
-from hetsched.store import scripts
+from hetsched.daemon.safe import safe_mode
+from hetsched.store import HeadDamaged, JournalCorrupt, NewerVersion, SnapshotLost, scripts
 from tests.daemon.agent import TestAgent
 from tests.daemon.process import DaemonProcess
 from tests.store.helpers import Server
@@ -106,6 +107,22 @@ async def test_a_file_that_the_journal_server_does_not_load_is_shown_up_to_its_l
         async with agent:
             assert daemon.task("long")["state"] == "running" and daemon.get("/v1/cluster").json["epoch"] > 2
             assert daemon.submit({"id": "bad", **TASK}).status == 202
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (JournalCorrupt("5-42", 7, "?"), "stop the daemon, then: hetsched journal truncate --data /d --at 5-42 --yes"),
+        (JournalCorrupt("5-41", 0, "?", cut="5-42"), "--at 5-42 --yes"),
+        (NewerVersion("5-42", 4, "?"), "install the hetsched that wrote it, or a later one, and start that"),
+        (SnapshotLost("snapshot 1.1@5-2, chunk 0", 0, "?"), "hetsched journal inspect --data /d` shows what is left"),
+        (HeadDamaged("head", 0, "?"), "restore the store from a backup"),
+    ],
+)
+def test_the_way_out_is_that_of_the_damage(damage: JournalCorrupt, said: str) -> None:
+    assert said in safe_mode(damage, "5-41", "embedded:", Path("/d")).fix
+    named = safe_mode(damage, "5-41", "redis://me:secret@host:6379/0", Path("/d")).fix
+    assert "secret" not in named and ("--data" not in named or "--store redis://host:6379/0" in named)
 
 
 def test_a_daemon_that_is_well_says_so(data_dir: Path) -> None:
