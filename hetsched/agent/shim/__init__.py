@@ -5,7 +5,7 @@ Python files here are the agent's side of what the two share. Order of writes fo
 
     ledger         "ordered", on disk (fsync) before anybody is asked to begin it         the agent
     tasks/NAME/    appears once, by a rename: the claim; in it                            the shim
-      life         who watches it; its process, when it has lasted for 3 ms; how it ended, before that is said
+      life         who watches it; its process, when it has lasted for 20 ms; how it ended, before that is said
       stdout stderr work/
       stop         the wish to end it; a SIGUSR1 to the shim says "look"                  the agent
     ledger         "ended", then "settled" when the daemon has it                         the agent

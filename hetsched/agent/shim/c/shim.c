@@ -27,8 +27,8 @@ static const int64_t LOOK_NS = 5LL * SECOND_NS;
 static const int64_t KILL_AGAIN_NS = 20LL * MILLISECOND_NS;
 /* What a task leaves behind when its main process has ended: asked to go, and this long later made to. */
 static const int64_t LEFT_BEHIND_NS = 2LL * SECOND_NS;
-/* Who ends sooner is told of once, start and end together. */
-static const int64_t SHORT_NS = 3LL * MILLISECOND_NS;
+/* Who ends sooner is told of once, start and end together: that saves a wake here, in the spawner and in the agent. */
+static const int64_t SHORT_NS = 20LL * MILLISECOND_NS;
 
 typedef struct {
     const Order *order;
