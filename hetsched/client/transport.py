@@ -24,6 +24,7 @@ from hetsched.errors import HetschedError, TooBusy, Unavailable
 # A daemon that comes back after kill -9 listens within about a second; below this pause we would only burn CPU.
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
+_NAMED_PAUSE_S = 0.25  # before a leader that was named is asked: it is there, or will be in a moment
 
 # On a kept connection it is an answer to our silence, not to the request, which was not read (RFC 9110, 15.5.9).
 _STALE = 408
@@ -78,8 +79,9 @@ class Transport:
                 return self._once(place, method, path, body, headers or {}, repeatable)
             except (Unreachable, Unavailable, TooBusy) as error:
                 limit_s = self._limit_s(error, repeatable)
-                self._move(place, error)
                 pause_s = max(pause_s, min(error.retry_after or 0.0, _LONGEST_PAUSE_S))
+                if self._move(place, error):
+                    pause_s = min(pause_s, _NAMED_PAUSE_S)
                 if time.monotonic() + pause_s - began > limit_s:
                     raise
             time.sleep(pause_s)
@@ -112,13 +114,13 @@ class Transport:
         if connection is not None:
             connection.close()
 
-    def _move(self, place: Place, error: HetschedError) -> None:
-        """Where the next try goes."""
-        if isinstance(error, Unavailable) and error.leader:
-            if not self._places.follow(error.leader, place):
-                self._places.leave(place)
-        elif isinstance(error, Unreachable | Unavailable):
+    def _move(self, place: Place, error: HetschedError) -> bool:
+        """Where the next try goes; True: to a leader that was named."""
+        if isinstance(error, Unavailable) and error.leader and self._places.follow(error.leader, place):
+            return True
+        if isinstance(error, Unreachable | Unavailable):
             self._places.leave(place)
+        return False
 
     def _limit_s(self, error: HetschedError, repeatable: bool) -> float:
         if isinstance(error, Unreachable):
