@@ -154,7 +154,7 @@ cdef int apply_placed(Tables* t, uint32_t slot, uint32_t node, uint8_t lane, uin
 
 
 cdef int apply_started(Tables* t, uint32_t slot) except -1 nogil:
-    t.allocations[t.tasks[slot].place].started_ns = t.now_ns
+    t.allocations[t.tasks[slot].place].started_ns = max(t.now_ns, <int64_t> 1)   # 0: not yet, and virtual clocks begin at 0
     note_damped_start(t, &t.tasks[slot])
     set_state(t, slot, RUNNING_)
     return 0

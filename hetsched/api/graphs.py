@@ -8,6 +8,7 @@ from hetsched.api.call import Call, aside
 from hetsched.api.known import forbidden
 from hetsched.errors import Forbidden
 from hetsched.model.read_graph import parse_graph
+from hetsched.scheduler.graphs.state import encode
 from hetsched.scheduler.messages import CancelGraph, SubmitGraph
 
 
@@ -20,7 +21,8 @@ async def submit(call: Call) -> web.Response:
         for task in operator.tasks:
             if problem := forbidden(task, call.token):
                 raise Forbidden(problem.detail)
-    reply = await call.daemon.submit(SubmitGraph(graph=graph, actor=call.actor), 1)
+    body = await aside(call.body_bytes, encode, graph)
+    reply = await call.daemon.submit(SubmitGraph(graph=graph, body=body, actor=call.actor), 1)
     answer = {**reply, "durability": call.daemon.durability}
     return call.answer(answer, 202, {"Location": f"/v1/graphs/{reply['id']}"})
 

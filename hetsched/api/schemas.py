@@ -188,12 +188,21 @@ class PlanSummary(msgspec.Struct):
     price_device_seconds: float
 
 
+class LeftOut(msgspec.Struct):
+    """Operators of a graph under way that are no tasks yet: an answer does not count with them."""
+
+    graph: str
+    operators: int
+    detail: str
+
+
 class Plan(msgspec.Struct):
     """What submitting the body would do now; nothing was changed."""
 
     tasks: list[PlannedTask]
     rejected: list[Rejected]
     summary: PlanSummary
+    left_out: list[LeftOut] = []
 
 
 class Effect(msgspec.Struct, kw_only=True):
@@ -240,6 +249,7 @@ class Explained(msgspec.Struct, kw_only=True):
     remedies: list[Remedy] = []
     constraint: dict[str, Any] | None = None
     free: dict[str, dict[str, float]] = {}
+    left_out: list[LeftOut] = []
     history: list[dict[str, Any]] = []
     claim: dict[str, Any] | None = None
     node: str | None = None

@@ -36,6 +36,8 @@ def _tell(answer: dict[str, Any]) -> None:
     table(("TASK", "STARTS", "WHERE", "BECAUSE"), [_row(task) for task in tasks[:MOST_ROWS]], nothing="no tasks")
     if len(tasks) > MOST_ROWS:
         emit(f"… and {len(tasks) - MOST_ROWS} more; --json tells all")
+    for missing in answer.get("left_out") or ():
+        note(one_line(missing["detail"]))
     note(_summary(answer.get("summary") or {}))
 
 

@@ -36,6 +36,8 @@ def tell_explanation(answer: dict[str, Any]) -> None:
     if answer.get("run_time"):
         emit("  " + one_line(_run_time(answer["run_time"])))
     _remedies(answer.get("remedies") or [])
+    for missing in answer.get("left_out") or ():
+        emit("  " + one_line(missing["detail"]))
     if answer.get("terms"):
         emit()
         table(("TERM", "WEIGHT", "HERE", "BEST FOR A NODE WHERE IT IS 1"), map(_term, answer["terms"]))

@@ -10,7 +10,7 @@ import msgspec
 from hetsched.model.task import Task
 
 
-class Edge(msgspec.Struct, frozen=True, array_like=True):
+class Edge(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The operator needs the end of `parent` (its place in the graph's list) and `data_bytes` of what it made."""
 
     parent: int

@@ -47,7 +47,8 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Blend:
-    """Ranks shapes under one configuration. `shown`: by (task type, size), what each model has shown. `scarce`: by model, see `scarcity`."""
+    """Ranks shapes under one configuration. `shown`: by (task type, size), what each model has shown. `scarce`, `off`: by model, see `scarcity`
+    and `speeds.misjudged`."""
 
     def __init__(
         self, config: Policy, scorers: Scorers, shown: Callable[[str, str], Mapping[str, Shown]] = lambda *_: {}
@@ -58,6 +59,7 @@ class Blend:
         self._same: dict[tuple[object, ...], Told] = {}
         self._answers: dict[ShapeWords, dict[str, Vector]] = {}
         self.scarce: Mapping[str, float] = {}
+        self.off: Mapping[str, float] = {}
 
     def begin(self) -> None:
         """Nodes and what is learned may have changed since; from here on until the next time they do not."""
@@ -72,7 +74,8 @@ class Blend:
         """What the core is told. Without plug-ins, shapes that differ in amounts only share it."""
         if self._config.scorers:
             return self._sum(shape, fleet)
-        asks = tuple((ask.kind, ask.models) for ask in shape.asks)
+        is_mixed = fleet.is_mixed(shape.asks)  # then it counts how many of the fastest are wanted
+        asks = tuple((ask.kind, ask.models, is_mixed and ask.whole + ask.parts) for ask in shape.asks)
         key = (shape.task_type, shape.pattern, shape.data, shape.size, asks)
         found = self._same.get(key)
         if found is None:
@@ -108,7 +111,7 @@ class Blend:
             return ()
         shown = self._shown(shape.task_type, shape.size) if weights.get("learned") else {}
         is_tensor = (shape.pattern or terms.pattern_of(shape.asks)) == "tensor-op"
-        by_model = speeds(shown, fleet.different_devices(shape.asks), is_tensor=is_tensor)
+        by_model = speeds(shown, fleet.different_devices(shape.asks), is_tensor=is_tensor, off=self.off)
         return tuple(sorted(filter(None, by_model), key=lambda model: (-by_model[model], model)))
 
     def _computed(self, shape: ShapeWords, fleet: Fleet, weights: Mapping[str, float]) -> dict[str, Vector]:
@@ -118,7 +121,8 @@ class Blend:
             if weights.get(name)
         }
         if weights.get("learned"):
-            out["learned"] = terms.learned(shape, fleet, self._shown(shape.task_type, shape.size), self.scarce)
+            shown = self._shown(shape.task_type, shape.size)
+            out["learned"] = terms.learned(shape, fleet, shown, self.scarce, self.off)
         return out
 
     def _asked(self, shape: ShapeWords, fleet: Fleet, weights: Mapping[str, float]) -> dict[str, Vector]:

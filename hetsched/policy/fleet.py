@@ -97,10 +97,10 @@ class Fleet:
         return out
 
     def devices(self, asks: tuple[DeviceAsk, ...], figure: str) -> Vector:
-        """Mean `figure` (of FIGURES) over the node's devices that one of the asks may get; NaN where none is known."""
-        key = (figure, *((ask.kind, ask.models) for ask in asks))
+        """Mean `figure` (of FIGURES) over the devices that the asks would get of the node if nobody was there; NaN where none is known."""
+        key = (figure, *((ask.kind, ask.models, ask.whole + ask.parts) for ask in asks))
         return self._kept(
-            key, lambda: self.each_group(lambda devices: _mean(map(FIGURES[figure], right(devices, asks))))
+            key, lambda: self.each_group(lambda devices: _mean(map(FIGURES[figure], fastest(devices, asks, _speed))))
         )
 
     def different_devices(self, asks: tuple[DeviceAsk, ...]) -> list[DeviceSpec]:
@@ -133,6 +133,21 @@ def right(devices: Devices, asks: tuple[DeviceAsk, ...]) -> list[DeviceSpec]:
         for device in devices
         if any(ask.kind == device.kind and (not ask.models or device.model in ask.models) for ask in asks)
     ]
+
+
+def fastest(devices: Devices, asks: tuple[DeviceAsk, ...], speed: Callable[[DeviceSpec], float]) -> list[DeviceSpec]:
+    """Of a board with several models as many as each ask wants, the fastest; of others all that it may get."""
+    out: list[DeviceSpec] = []
+    for ask in asks:
+        mine = right(devices, (ask,))
+        if len({device.model for device in mine}) > 1:
+            mine = sorted(mine, key=speed, reverse=True)[: ask.whole + ask.parts]
+        out += mine
+    return out
+
+
+def _speed(device: DeviceSpec) -> float:
+    return catalogue.tflops(device) or catalogue.tops(device) or 0.0
 
 
 def _row(spec: NodeSpec) -> list[float]:

@@ -20,7 +20,7 @@ MEAN, FASTEST, SLOWEST = "mean", "fastest", "slowest"
 WEIGHINGS = (MEAN, FASTEST, SLOWEST)
 
 
-class Choice(msgspec.Struct, frozen=True):
+class Choice(msgspec.Struct, frozen=True, gc=False):
     """A job may run on `place` (its number in the plan) as its `alternative`, on devices of `model`. `units`: how many at once there."""
 
     place: int
@@ -31,7 +31,7 @@ class Choice(msgspec.Struct, frozen=True):
     units: int
 
 
-class Job(msgspec.Struct, frozen=True):
+class Job(msgspec.Struct, frozen=True, gc=False):
     """`work` left to do. `after`: (job, bytes). Jobs that are alike share one list of choices."""
 
     work: float
@@ -40,7 +40,7 @@ class Job(msgspec.Struct, frozen=True):
     is_divisible: bool = False
 
 
-class Planned(msgspec.Struct, frozen=True):
+class Planned(msgspec.Struct, frozen=True, gc=False):
     """Seconds from the moment of planning. `choice` None: a divisible job, on whatever it may run."""
 
     choice: Choice | None
@@ -48,7 +48,7 @@ class Planned(msgspec.Struct, frozen=True):
     end_s: float
 
 
-class Begun(msgspec.Struct, frozen=True):
+class Begun(msgspec.Struct, frozen=True, gc=False):
     """A job that needs no planning (any more). `parts`: how much of it (to be) made at which place, in all 1."""
 
     end_s: float
@@ -70,18 +70,35 @@ def run_s(job: Job, weighing: str = MEAN) -> float:
 
 def upward_ranks(jobs: Sequence[Job], order: Sequence[int], bytes_per_s: float, weighing: str = MEAN) -> list[float]:
     """Of every job. `order`: parents before children."""
-    cost: dict[tuple[int, float, bool], float] = {}
-    below = [0.0] * len(jobs)
-    ranks = [0.0] * len(jobs)
-    for at in reversed(order):
-        job = jobs[at]
-        key = (id(job.choices), job.work, job.is_divisible)
-        if key not in cost:
-            cost[key] = run_s(job, weighing)
-        ranks[at] = cost[key] + below[at]
-        for parent, data_bytes in job.after:
-            below[parent] = max(below[parent], ranks[at] + data_bytes / bytes_per_s)
-    return ranks
+    ranking = Ranking(jobs, order, bytes_per_s, weighing)
+    ranking.go_on(len(jobs))
+    return ranking.ranks
+
+
+class Ranking:
+    """The same, so many jobs at a time: `ranks` is done when `left` is 0."""
+
+    def __init__(self, jobs: Sequence[Job], order: Sequence[int], bytes_per_s: float, weighing: str = MEAN) -> None:
+        self.ranks = [0.0] * len(jobs)
+        self.left = len(jobs)
+        self._jobs, self._order, self._bytes_per_s, self._weighing = jobs, order, bytes_per_s, weighing
+        self._below = [0.0] * len(jobs)
+        self._cost: dict[tuple[int, float, bool], float] = {}
+
+    def go_on(self, count: int) -> None:
+        """Children before parents."""
+        jobs, order, below = self._jobs, self._order, self._below
+        while count > 0 and self.left > 0:
+            count, self.left = count - 1, self.left - 1
+            at = order[self.left]
+            job = jobs[at]
+            key = (id(job.choices), job.work, job.is_divisible)
+            cost = self._cost.get(key)
+            if cost is None:
+                cost = self._cost[key] = run_s(job, self._weighing)
+            rank = self.ranks[at] = cost + below[at]
+            for parent, data_bytes in job.after:
+                below[parent] = max(below[parent], rank + data_bytes / self._bytes_per_s)
 
 
 class Plan:

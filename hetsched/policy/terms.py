@@ -7,14 +7,13 @@ says that it is better); where nobody's is known the term is 0.5 for all, so tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import numpy as np
 
 from hetsched.model import DeviceAsk
-from hetsched.policy.fleet import Devices, Fleet, Vector, right
+from hetsched.policy.fleet import Devices, Fleet, Vector, fastest
 from hetsched.policy.shape import ShapeWords
-from hetsched.policy.speeds import UNKNOWN_SPEED, Shown, speeds
+from hetsched.policy.speeds import NO_FACTORS, UNKNOWN_SPEED, Shown, speeds
 
 NEUTRAL = 0.5
 
@@ -91,17 +90,22 @@ def priority(shape: ShapeWords, fleet: Fleet, locality_factor: float) -> Vector:
 
 
 def learned(
-    shape: ShapeWords, fleet: Fleet, shown: Mapping[str, Shown], scarce: Mapping[str, float] = MappingProxyType({})
+    shape: ShapeWords,
+    fleet: Fleet,
+    shown: Mapping[str, Shown],
+    scarce: Mapping[str, float] = NO_FACTORS,
+    off: Mapping[str, float] = NO_FACTORS,
 ) -> Vector:
     """Speed of the node's device models for this type of task, each over how scarce the model is (see speeds), mean over the devices that
-    it may get; without devices asked the same for all: cores are not told apart by model."""
+    it would get; without devices asked the same for all: cores are not told apart by model."""
     if not shape.asks:
         return np.full(fleet.size, UNKNOWN_SPEED)
     is_tensor = (shape.pattern or pattern_of(shape.asks)) == "tensor-op"
-    by_model = speeds(shown, fleet.different_devices(shape.asks), is_tensor=is_tensor, scarce=scarce)
+    by_model = speeds(shown, fleet.different_devices(shape.asks), is_tensor=is_tensor, scarce=scarce, off=off)
 
     def speed(devices: Devices) -> float | None:
-        known = [by_model[device.model or ""] for device in right(devices, shape.asks)]
+        mine = fastest(devices, shape.asks, lambda device: by_model[device.model or ""])
+        known = [by_model[device.model or ""] for device in mine]
         return sum(known) / len(known) if known else None
 
     return np.nan_to_num(fleet.each_group(speed))

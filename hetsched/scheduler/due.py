@@ -21,6 +21,7 @@ class Due:
             Timer.REPAIR: self._repair,
             Timer.DAMPED: self._damped,
             Timer.GRAPH: self._graph,
+            Timer.PLANNING: self._planning,
         }
 
     def fire(self) -> None:
@@ -56,6 +57,9 @@ class Due:
     def _graph(self, graph: Subject) -> None:
         """A piece of it runs longer than expected: the conductor looks at it."""
         self.world.books.graphs.changed.add(str(graph))
+
+    def _planning(self, graph: Subject) -> None:
+        """Its plan is not done: the conductor goes on with it in this turn, as in any."""
 
     def _repair(self, gang: Subject) -> None:
         """It was not made whole in time: requeue it as a whole."""

@@ -119,9 +119,11 @@ class ImportProfiles(Input, frozen=True, kw_only=True):
 
 
 class SubmitGraph(Input, frozen=True, kw_only=True):
-    """Parsed and validated. Reply value: {"id", "state", "operators"}; the same graph under the same id again is the same graph."""
+    """Parsed and validated. Reply value: {"id", "state", "operators"}; the same graph under the same id again is the same graph.
+    `body`: as `graphs.state.encode` makes it of a large one, beforehand."""
 
     graph: Graph
+    body: bytes | None = None
 
 
 class CancelGraph(Input, frozen=True, kw_only=True):

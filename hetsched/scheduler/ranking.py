@@ -78,7 +78,7 @@ class Ranking:
         if not due:
             return
         fleet = self.fleet
-        self._blend.scarce = self.scarce.by_model
+        self._blend.scarce, self._blend.off = self.scarce.by_model, self.scarce.off
         self._blend.begin()
         for shape in due:
             self._tell(core, shape, fleet)

@@ -160,7 +160,7 @@ class Scheduler:
     def wake_ns(self) -> int | None:
         """When `step([])` next has something to do; None = only an input can change anything."""
         dues = (self.world.timers.next_ns(), self.window.due_ns(), self.core.next_ns())
-        return min(filter(None, dues), default=None)
+        return min((due_ns for due_ns in dues if due_ns is not None), default=None)
 
     def _begin(self, now_ns: int) -> None:
         world = self.world

@@ -11,7 +11,7 @@ from sortedcontainers import SortedList
 
 
 class Timer(IntEnum):
-    """What is due. The subject is a task slot, but a gang's name for REPAIR and a graph's id for GRAPH."""
+    """What is due. The subject is a task slot, but a gang's name for REPAIR and a graph's id for GRAPH and PLANNING."""
 
     BACKOFF = 1
     DEADLINE = 2
@@ -20,6 +20,7 @@ class Timer(IntEnum):
     REPAIR = 5
     DAMPED = 6
     GRAPH = 15
+    PLANNING = 16
 
 
 Subject = int | str

@@ -62,9 +62,11 @@ class Summary:
         if event.event == "placed":
             self.ledger.placed(self._tasks[task], event.data["node"], event.data["devices"], now_ns)
             self._sample(now_ns)
-        elif event.event == "running" and task not in self._running:
-            self._running.add(task)
-            self._waits.append((now_ns - self._submitted_ns[task]) / 1e9)
+        elif event.event == "running":
+            self.ledger.started(task, now_ns)
+            if task not in self._running:
+                self._running.add(task)
+                self._waits.append((now_ns - self._submitted_ns[task]) / 1e9)
         elif event.event in OVER:
             self.ledger.ended(task, now_ns)
             self._sample(now_ns)

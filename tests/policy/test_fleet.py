@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from hetsched.model import DeviceAsk, NodeSpec, parse_node
+from hetsched.model import DeviceAsk, DeviceSpec, NodeSpec, parse_node
 from hetsched.policy.fleet import Fleet
 
 from .worlds import node
@@ -38,3 +38,20 @@ def test_changes_reach_the_same_arrays_as_a_fresh_start() -> None:
             )
         assert np.array_equal(fleet.holds("v1")[: fresh.size], fresh.holds("v1"))
         assert not fleet.present[fresh.size :].any()
+
+
+def test_of_a_mixed_board_the_figures_are_those_of_the_devices_that_a_task_would_get() -> None:
+    """A board with one fast device is as good as it for who asks for one, and less so for who asks for more."""
+    mixed = tuple(
+        DeviceSpec(id=f"gpu-{at}", kind="gpu", model=model, tflops=tflops)
+        for at, (model, tflops) in enumerate([("slow", 10.0), ("fast", 90.0), ("slow", 10.0), ("slow", 10.0)])
+    )
+    even = tuple(DeviceSpec(id=f"gpu-{at}", kind="gpu", model="mid", tflops=40.0) for at in range(4))
+    nodes = [
+        NodeSpec(name=name, cpu_milli=1000, memory_bytes=1, devices=board)
+        for name, board in (("mixed", mixed), ("even", even))
+    ]
+    fleet = Fleet(enumerate(nodes))
+    for count, figures in ((1, [90, 40]), (2, [50, 40]), (4, [30, 40])):
+        assert fleet.devices((DeviceAsk(kind="gpu", whole=count),), "tflops").tolist() == figures
+    assert fleet.devices((DeviceAsk(kind="gpu", whole=1, models=("slow",)),), "tflops")[0] == 10

@@ -28,8 +28,9 @@ SMALL = {"old": 12, "mid": 12, "new": 12}
 
 @pytest.mark.parametrize(("there", "config"), [(12, DRF), (54, WEIGHTED)])
 def test_work_finds_its_devices_on_a_small_cluster(there: int, config: dict[str, object]) -> None:
-    result = run(Case(MADE, SMALL, there, 500, 21, config))
-    assert sum(result.throughput[3:]) / 2 >= 0.9 * result.optimum, result
+    results = [run(Case(MADE, SMALL, there, 500, seed, config)) for seed in (21, 22, 23)]
+    parts = [sum(result.throughput[3:]) / 2 / result.optimum for result in results]
+    assert sum(parts) / 3 >= 0.9, results
 
 
 def test_whoever_knows_the_speeds_already_needs_no_time() -> None:
@@ -41,8 +42,8 @@ def test_whoever_knows_the_speeds_already_needs_no_time() -> None:
     ("there", "config", "part"),
     [
         (54, DRF, 0.9),
-        (162, WEIGHTED, 0.85),
-    ],  # 0.96 over seeds and time; so early 0.86 with this one, 0.91 and 0.93 with the next
+        (162, WEIGHTED, 0.9),
+    ],
 )
 def test_on_gavels_cluster_it_is_near_the_optimum(
     shared: Path, there: int, config: dict[str, object], part: float

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from hetsched.errors import Conflict, NotFound, Problem, TooBusy
+from hetsched.model import parse_submission
 from hetsched.model.read_graph import parse_graph
-from hetsched.scheduler import Scheduler
+from hetsched.scheduler import Scheduler, rehearse
 from hetsched.scheduler import messages as m
 from tests.scheduler.build import Story, node, task
+from tests.scheduler.whatif import patient
 
 SPEEDS = {"A100": 1, "T4": 0.5}
 
@@ -225,3 +227,58 @@ def test_a_restarted_scheduler_brings_every_graph_to_its_one_end(seed: int) -> N
     for course in one.scheduler.books.graphs.by_id.values():
         if course.state == "succeeded":
             assert [part.done for part in course.parts] == [operator.samples for operator in course.graph.operators]
+
+
+# ---------------------------------------------------------------------- large ones
+
+
+def wide(count: int) -> m.SubmitGraph:
+    """Pairs, the second after the first."""
+    operators = [
+        {"id": f"{part}{at}", "cost": 1 + at % 7, **({"after": [f"a{at}"]} if part == "b" else {})}
+        for at in range(count)
+        for part in "ab"
+    ]
+    return graph(*operators)
+
+
+def turns_until_something_runs(one: Story) -> int:
+    for turn in range(100):
+        if live(one):
+            return turn
+        assert one.scheduler.wake_ns() == one.now_ns, "it wants to go on at once"
+        one.step()
+    raise AssertionError("nothing of it is ever cut")
+
+
+def test_a_large_graph_is_planned_over_several_turns_of_one_instant_as_it_would_be_in_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = story()
+    one.step(wide(1500))
+    assert turns_until_something_runs(one) >= 5
+    monkeypatch.setattr("hetsched.scheduler.graphs.conductor.A_TURN", float("inf"))
+    other = story()
+    other.step(wide(1500))
+    assert turns_until_something_runs(other) == 0
+    assert live(one) == live(other) and len(live(one)) == 4
+
+
+def test_a_small_graph_is_planned_in_the_turn_in_which_it_comes() -> None:
+    one = story()
+    one.step(wide(15))
+    assert len(live(one)) == 4
+
+
+def test_plans_and_advice_say_which_operators_they_do_not_count() -> None:
+    one = story()
+    one.step(wide(5))
+    one.submit(task("w", resources={"gpu": 2}))
+    one.wait(0.1)
+    image = rehearse.take(one.scheduler)
+    (told,) = image.left_out()
+    assert (told["graph"], told["operators"]) == ("g", 6)
+    advice = rehearse.advise(image, "w", one.now_ns, patient)
+    assert advice is not None and advice.left_out == [told]
+    answer = rehearse.plan(image, parse_submission(task("p")), one.now_ns, patient)
+    assert isinstance(answer, dict) and answer["left_out"] == [told]

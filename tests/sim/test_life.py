@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hetsched.sim.engine import Engine
+from hetsched.sim.read_scenario import read_scenario
 from tests.sim.worlds import Run, task, world
 
 
@@ -103,3 +105,18 @@ def test_yaml_numbers_are_words_where_words_are_meant(tmp_path: Path) -> None:
     nodes = [{"name": "a", "cpu": 8, "labels": {"rack": 1}}, {"name": "b", "cpu": 8, "labels": {"rack": 2}}]
     run = Run(tmp_path, world({"at": 0, "submit": task("t", node_selector={"rack": [2]})}, nodes=nodes))
     assert run.of("placed")[0]["node"] == "b"
+
+
+def test_utilization_follows_every_step_of_usage_and_ends_with_the_attempt(tmp_path: Path) -> None:
+    """Of eight cores: two for 20 s, eight for 20 s, none for the rest of 80; the step at 50 s never comes."""
+    steps = [{"cpu": 2}, {"at": 20, "cpu": 8}, {"at": 50, "cpu": 4}]
+    events = {"at": 0, "submit": task("t", resources={"cpu": 8}, duration=40, usage=steps)}
+    run = Run(tmp_path, world(events, until=80))
+    assert run.summary["utilization"]["cpu"] == pytest.approx((2 * 20 + 8 * 20) / (8 * 80), abs=0.001)
+
+
+def test_an_attempt_that_starts_at_the_zero_of_the_clock_teaches_its_run_time(tmp_path: Path) -> None:
+    engine = Engine(read_scenario(world({"at": 0, "submit": task("t", kind="render", duration=12)})), ())
+    engine.run()
+    (profile,) = engine.scheduler.books.profiles.save()
+    assert (profile.task_type, profile.times_ms) == ("render", [12_000]), "0 stands for not yet"

@@ -21,7 +21,7 @@ class GraphClients:
         self.graphs = world.books.graphs
 
     def on_submit(self, asked: SubmitGraph) -> None:
-        body = encode(asked.graph)
+        body = encode(asked.graph) if asked.body is None else asked.body
         ident = asked.graph.id or self._new_id()
         known = self.graphs.by_id.get(ident)
         if known is None:
@@ -29,6 +29,7 @@ class GraphClients:
             if fault is not None:
                 self.world.refuse(asked, fault)
                 return
+            self.graphs.heard = body, asked.graph
             self.world.books.say(Graphed(ident, self.world.now_ns, body))
             self.world.audit(asked, "submit-graph", ident)
             self.world.emit_named("graph_accepted", None, graph=ident, operators=len(asked.graph.operators))

@@ -17,6 +17,7 @@ from hetsched.model import Resources, Task
 from hetsched.policy.rates import NO_DEVICE
 from hetsched.scheduler import outcomes
 from hetsched.scheduler.graphs.cutting import Cutter, Ledger, promised
+from hetsched.scheduler.graphs.planning import A_TURN
 from hetsched.scheduler.graphs.route import Route
 from hetsched.scheduler.graphs.sites import Sites, version_of
 from hetsched.scheduler.graphs.state import CANCELLED, FAILED, Course, began_ns, cut_id
@@ -53,6 +54,7 @@ class Conductor:
         self._routes: dict[str, Route] = {}
         self._told: set[str] = set()
         self._wished = False
+        self._work = 0.0
 
     def resume(self) -> None:
         """After a restart: the ends that stand in the journal were told."""
@@ -71,7 +73,11 @@ class Conductor:
         for ident in changed:
             self._clean_up(self.graphs.by_id[ident])
         courses = self.graphs.open()
-        if courses and (changed or self.world.capacity_changed or self.sites.version != version_of(self.books)):
+        self._work = A_TURN
+        is_planning = any(route.planning is not None for route in self._routes.values())
+        if courses and (
+            changed or is_planning or self.world.capacity_changed or self.sites.version != version_of(self.books)
+        ):
             self._withdraw(courses)
             cutter = self._cutter(courses)
             self._let_go_on(cutter, courses)
@@ -90,7 +96,7 @@ class Conductor:
         return self._sites
 
     def route(self, course: Course) -> Route:
-        """The graph's plan, made if need be."""
+        """The graph's plan, made if need be; a large one over several turns."""
         route = self._routes.get(course.id)
         if route is None:
             route = self._routes[course.id] = Route(self.graphs, course, self.sites)
@@ -100,7 +106,11 @@ class Conductor:
             for place, ask, seconds in promised(self.books, self.sites, self.graphs.open()):
                 tables[place].take(ask, 0.0, seconds)
             left_s = {task: self.sites.left_s(task, now_ns) for task in course.live}
-            route.make(self.sites, tables, left_s, now_ns)
+            route.begin(self.sites, tables, left_s, now_ns)
+        if route.planning is not None:
+            self._work = route.go_on(self._work)
+        if route.planning is not None:
+            self.world.timers.set(Timer.PLANNING, course.id, now_ns)
         return route
 
     def planned_left_s(self, course: Course) -> float | None:
@@ -123,6 +133,8 @@ class Conductor:
             due = self.graphs.due(course)
             if due:
                 route = self.route(course)
+                if not route.is_ready(self.sites):
+                    continue
                 ahead = heapq.nsmallest(LOOKED_AT, due, key=route.rank)
                 turns.append((*self._place_in_line(course), self._used(course), index, course, route, iter(ahead)))
         heapq.heapify(turns)
@@ -276,6 +288,7 @@ class Conductor:
             self._told.add(course.id)
             self._routes.pop(course.id, None)
             self.world.timers.clear(Timer.GRAPH, course.id)
+            self.world.timers.clear(Timer.PLANNING, course.id)
             self.world.emit_named("graph_ended", None, graph=course.id, state=course.state)
         self._told &= self.graphs.by_id.keys()
 

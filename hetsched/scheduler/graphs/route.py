@@ -8,18 +8,13 @@ graph is planned some way ahead only.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from hetsched.policy.heft import WEIGHINGS, Begun, Choice, Job, Plan, Planned, upward_ranks
+from hetsched.policy.heft import Choice, Job, Planned
 from hetsched.policy.timetable import Timetable
-from hetsched.scheduler.graphs.sites import Sites, sort_of
-from hetsched.scheduler.graphs.state import ENDS, RUNNING, SUCCEEDED, Course, Graphs, Part
-
-AHEAD = 600
-"""Operators planned at a time: a tenth of a second of a core, on 32 nodes."""
-
-SMALL = 300
-"""Up to here all ways to average are tried."""
+from hetsched.scheduler.graphs.planning import AHEAD, Planning, waits
+from hetsched.scheduler.graphs.sites import Sites, Sort, sort_of
+from hetsched.scheduler.graphs.state import Course, Graphs
 
 SLACK_S, SLACK_PART = 0.5, 0.05
 """How much later than planned, in seconds and as a part of its run time, something may be before the plan is doubted."""
@@ -29,7 +24,8 @@ MOST_PLANS = 50
 
 
 class Route:
-    """`ranks`: of all operators, as far as is known. `planned`: by operator, in seconds from `at_ns`."""
+    """`ranks`: of all operators, as far as is known; empty before the first plan. `planned`: by operator, in seconds from `at_ns`.
+    `planning`: the next plan, while it is made."""
 
     def __init__(self, graphs: Graphs, course: Course, sites: Sites) -> None:
         self.course = course
@@ -39,7 +35,10 @@ class Route:
         self.planned: dict[int, Planned] = {}
         self.doubted = True
         self._graphs = graphs
-        self._sorts = [sort_of(sites.books, operator) for operator in course.graph.operators]
+        self.planning: Planning | None = None
+        self._sorts: dict[int, Sort] = {}
+        self._after: dict[int, tuple[tuple[int, int], ...]] = {}
+        self._books = sites.books
         self._position = {at: position for position, at in enumerate(course.graph.order)}
         self._version: tuple[int, int] | None = None
         self._ends_since = 0
@@ -49,26 +48,39 @@ class Route:
 
     def choices(self, sites: Sites, operator: int) -> list[Choice]:
         """Where it may run."""
-        return sites.choices(self.course.graph.operators[operator], self._sorts[operator])
+        sort = self._sorts.get(operator)
+        if sort is None:
+            sort = self._sorts[operator] = sort_of(self._books, self.course.graph.operators[operator])
+        return sites.choices(self.course.graph.operators[operator], sort)
 
-    def jobs(self, sites: Sites, *, whole: bool = False) -> list[Job]:
-        """Every operator as far as it is left to do, or all of it."""
-        jobs = []
-        for at, operator in enumerate(self.course.graph.operators):
-            left = operator.samples if whole else sum(end - begin for begin, end in self.course.parts[at].left)
-            after = [(edge.parent, edge.data_bytes) for edge in operator.after]
-            jobs.append(Job(operator.cost * left, self.choices(sites, at), after, operator.is_divisible))
-        return jobs
+    def job(self, sites: Sites, at: int, *, whole: bool = False) -> Job:
+        """An operator as far as it is left to do, or all of it."""
+        operator = self.course.graph.operators[at]
+        left = operator.samples if whole else sum(end - begin for begin, end in self.course.parts[at].left)
+        after = self._after.get(at)
+        if after is None:
+            after = self._after[at] = tuple((edge.parent, edge.data_bytes) for edge in operator.after)
+        return Job(operator.cost * left, self.choices(sites, at), after, operator.is_divisible)
+
+    def by_rank(self, operators: Iterable[int], ranks: Sequence[float]) -> list[int]:
+        """Highest first."""
+        return sorted(operators, key=lambda at: (-ranks[at], self._position[at]))
 
     # -- planning
 
     def is_due(self, sites: Sites, now_ns: int) -> bool:
-        """Whether it has to be planned (again)."""
+        """Whether it has to be planned (again): it is not, or what is planned now is not what is there any more."""
+        if self.planning is not None:
+            return self.planning.version != sites.version
         if self._version != sites.version:
             return True
         if self._ends_since < 1 + min(len(self.course.parts) // MOST_PLANS, AHEAD // 4):
             return False
         return self.doubted or any(self._is_late(at, now_ns) for at in self._graphs.due(self.course))
+
+    def is_ready(self, sites: Sites) -> bool:
+        """Whether there is a plan, for the nodes as they are."""
+        return self._version == sites.version
 
     def _is_late(self, operator: int, now_ns: int) -> bool:
         planned = self.planned.get(operator)
@@ -85,57 +97,38 @@ class Route:
             slack_s = SLACK_S + SLACK_PART * (planned.end_s - planned.start_s)
             self.doubted |= abs(self.seconds(now_ns) - planned.end_s) > slack_s
 
-    def make(self, sites: Sites, tables: list[Timetable], left_s: Mapping[int, float], now_ns: int) -> None:
+    def begin(self, sites: Sites, tables: list[Timetable], left_s: Mapping[int, float], now_ns: int) -> None:
         """Plan what has not begun. `left_s`: of the graph's live tasks. The tables are used up."""
-        jobs, order = self.jobs(sites), self.course.graph.order
-        begun = self._begun(sites, left_s)
-        waiting = [at for at in order if self._waits(self.course.parts[at])]
-        best: Plan | None = None
-        several = len(sites.all) > 1
-        for weighing in WEIGHINGS if len(waiting) <= SMALL else WEIGHINGS[:1]:
-            ranks = upward_ranks(jobs, order, self._graphs.bytes_per_s if several else float("inf"), weighing)
-            sequence = sorted(waiting, key=lambda at: (-ranks[at], self._position[at]))[:AHEAD]
-            plan = Plan([table.copy() for table in tables], self._graphs.bytes_per_s, begun).fill(jobs, sequence)
-            if best is None or (len(plan.planned), -plan.end_s) > (len(best.planned), -best.end_s):
-                best, self.ranks = plan, ranks
-        assert best is not None
-        self.planned, self.end_s, self.at_ns = best.planned, best.end_s, now_ns
-        self._version, self._ends_since, self.doubted = sites.version, 0, False
-        self._by_place = {}
-        for start_s, at, choice in sorted((p.start_s, at, p.choice) for at, p in self.planned.items() if p.choice):
-            self._by_place.setdefault(choice.place, deque()).append((start_s, at))
+        self.planning = Planning(self, sites, tables, left_s, now_ns)
 
-    @staticmethod
-    def _waits(part: Part) -> bool:
-        return bool(part.left) and part.state not in ENDS
-
-    def _begun(self, sites: Sites, left_s: Mapping[int, float]) -> dict[int, Begun]:
-        """What is done, or on its way with nothing left to cut."""
-        places = {site.node.name: site.place for site in sites.all}
-        going: dict[int, dict[str, int]] = {}
-        ends: dict[int, float] = {}
-        for task, cut in self.course.live.items():
-            ends[cut.operator] = max(ends.get(cut.operator, 0.0), left_s.get(task, cut.seconds))
-            its_nodes = going.setdefault(cut.operator, {})
-            its_nodes[cut.node] = its_nodes.get(cut.node, 0) + cut.end - cut.begin
-        begun = {}
-        for at, part in enumerate(self.course.parts):
-            if part.state == SUCCEEDED or (part.state == RUNNING and not part.left):
-                made = dict(part.made)
-                for node, samples in going.get(at, {}).items():
-                    made[node] = made.get(node, 0) + samples
-                samples = sum(made.values()) or 1
-                parts = {places[node]: count / samples for node, count in made.items() if node in places}
-                begun[at] = Begun(ends.get(at, 0.0), parts)
-        return begun
+    def go_on(self, work: float) -> float:
+        """Do so much of the planning that is under way, and go by it when it is done. Returns what is left of the work."""
+        planning = self.planning
+        assert planning is not None
+        work = planning.go_on(work)
+        if planning.is_done:
+            assert planning.plan is not None
+            self.planning = None
+            self.ranks, self.at_ns = planning.ranks, planning.now_ns
+            self.planned, self.end_s = planning.plan.planned, planning.plan.end_s
+            self._version, self._ends_since, self.doubted = planning.version, 0, False
+            self._by_place = {}
+            for start_s, at, choice in sorted((p.start_s, at, p.choice) for at, p in self.planned.items() if p.choice):
+                self._by_place.setdefault(choice.place, deque()).append((start_s, at))
+        return work
 
     # -- questions
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Between nodes."""
+        return self._graphs.bytes_per_s
 
     @property
     def is_made(self) -> bool:
         """Whether there is a plan at all, and everything that has not begun is in it."""
         return self._version is not None and all(
-            at in self.planned for at, part in enumerate(self.course.parts) if self._waits(part)
+            at in self.planned for at, part in enumerate(self.course.parts) if waits(part)
         )
 
     def seconds(self, now_ns: int) -> float:
@@ -150,12 +143,12 @@ class Route:
         """What is to begin on the place until then and has not been cut yet."""
         found: list[Choice] = []
         mine = self._by_place.get(place)
-        while mine and not self._waits(self.course.parts[mine[0][1]]):
+        while mine and not waits(self.course.parts[mine[0][1]]):
             mine.popleft()
         for start_s, at in mine or ():
             if start_s >= until_s:
                 break
             choice = self.planned[at].choice
-            if at != but_for and choice is not None and self._waits(self.course.parts[at]):
+            if at != but_for and choice is not None and waits(self.course.parts[at]):
                 found.append(choice)
         return found

@@ -33,7 +33,7 @@ encode = msgspec.msgpack.Encoder(order="deterministic").encode
 decode_graph = msgspec.msgpack.Decoder(Graph).decode
 
 
-class Part(msgspec.Struct, array_like=True):
+class Part(msgspec.Struct, array_like=True, gc=False):
     """One operator. `left`: what of it is in no task; `cuts`: tasks made of it so far; `live`: those that have not ended; `made`: samples
     done by node; `taken_away`: pieces that ran too long and were given to others. `state`: held (for its parents), queued (may begin),
     running or an end."""
@@ -68,6 +68,10 @@ class Course(msgspec.Struct, array_like=True):
         """Whether nothing of it will happen any more."""
         return self.state in ENDS
 
+    def uncut(self) -> int:
+        """Operators of which something is no task yet."""
+        return sum(bool(part.left) and part.state not in ENDS for part in self.parts)
+
 
 class SavedGraphs(msgspec.Struct, frozen=True, array_like=True):
     """All of it. `live`: (graph, task slot, piece), which are not in the graphs here."""
@@ -92,6 +96,8 @@ class Graphs:
         self._children: dict[str, list[list[int]]] = {}
         self._due: dict[str, set[int]] = {}
         self._find = find
+        self.heard: tuple[bytes, Graph] | None = None
+        """A body that is about to be accepted, and the graph that it was made from: it need not be read again."""
 
     # -- word facts
 
@@ -110,7 +116,8 @@ class Graphs:
     def _accept(self, ident: str, body: bytes, at_ns: int) -> None:
         while len(self.by_id) >= self.limit and (oldest := self._oldest_ended()):
             self._forget(oldest)
-        graph = decode_graph(body)
+        graph = self.heard[1] if self.heard is not None and self.heard[0] is body else decode_graph(body)
+        self.heard = None
         parts = [
             Part(HELD if one.after else READY, len(one.after), [(one.begin, one.end)], made={})
             for one in graph.operators
@@ -131,7 +138,7 @@ class Graphs:
         part.cuts = max(part.cuts, cut.number + 1)
         part.live += 1
         if part.state == READY:
-            part.state, part.started_ns = RUNNING, at_ns
+            part.state, part.started_ns = RUNNING, max(at_ns, 1)  # 0: not yet
         course.state = RUNNING
         self._note(course, cut.operator)
         slot = self._find(cut_id(course, cut).encode())

@@ -123,7 +123,8 @@ class GraphView:
         key = (sites.version, self.graphs.rates.version)
         known = self._bounds.get(course.id)
         if known is None or known.key != key:
-            jobs = Route(self.graphs, course, sites).jobs(sites, whole=True)
+            route = Route(self.graphs, course, sites)
+            jobs = [route.job(sites, at, whole=True) for at in range(len(course.parts))]
             path_s, path = critical_path(jobs, course.graph.order)
             nowhere = [at for at, job in enumerate(jobs) if not job.choices]
             known = Bound(key, path_s, work_bound(jobs), path, nowhere)

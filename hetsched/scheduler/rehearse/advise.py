@@ -45,6 +45,7 @@ class Advice(msgspec.Struct, kw_only=True):
     remedies: list[dict[str, Any]] = []
     constraint: dict[str, Any] | None = None
     free: dict[str, dict[str, float]] = {}
+    left_out: list[dict[str, Any]] = []
 
 
 def advise(image: Image, ident: str, now_ns: int, share: Share) -> Advice | None:
@@ -59,6 +60,7 @@ def advise(image: Image, ident: str, now_ns: int, share: Share) -> Advice | None
     reasons = [told["reason"], *(other["reason"] for other in told["secondary"])]
     start, advice = _eta(image, slot, reasons, now_ns, share(0.5))
     advice.free = _free(engine)
+    advice.left_out = image.left_out()
     found = candidates(scratch, engine.subject, reasons, engine.ask, engine.ever)
     if Waiting.UNSATISFIABLE in reasons:
         found += _nearest(engine, advice)

@@ -32,7 +32,8 @@ Patience = Callable[[], bool]
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
-    """`changes`: the scheduler's, so that an image can be told to be up to date."""
+    """`changes`: the scheduler's, so that an image can be told to be up to date. `graphs`: those under way, with how many operators are no
+    tasks yet; a copy knows only the pieces of them that are tasks, and cuts none (it says so: `left_out`)."""
 
     config: Config
     seed: int
@@ -41,6 +42,18 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     core: bytes
     words: snapshot.Saved
     derived: Derived
+    graphs: tuple[tuple[str, int], ...] = ()
+
+    def left_out(self) -> list[dict[str, Any]]:
+        """What no copy knows, and no answer counts with."""
+        return [
+            {
+                "graph": ident,
+                "operators": count,
+                "detail": f"{count} operators of graph {ident} are no tasks yet, and are not counted here",
+            }
+            for ident, count in self.graphs
+        ]
 
 
 def take(scheduler: Scheduler, *, apart: bool = True) -> Image:
@@ -54,6 +67,7 @@ def take(scheduler: Scheduler, *, apart: bool = True) -> Image:
         core=scheduler.core.dump(),
         words=_apart(words) if apart else words,
         derived=scheduler.derived(),
+        graphs=tuple((course.id, count) for course in scheduler.books.graphs.open() if (count := course.uncut())),
     )
 
 

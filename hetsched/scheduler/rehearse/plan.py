@@ -49,6 +49,7 @@ def plan(image: Image, submission: Submission, now_ns: int, share: Share) -> dic
         "tasks": tasks,
         "rejected": [{"index": index, "problem": problem} for index, problem in reply.rejected],
         "summary": _summary(tasks, len(reply.rejected)),
+        "left_out": image.left_out(),
     }
 
 
