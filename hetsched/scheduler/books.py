@@ -261,7 +261,7 @@ class Books:
         attempt = self.attempts.last(task)
         if attempt is None or not attempt.started_ns or (body.checkpoint is not None and attempt.number > 1):
             return
-        run_ms = (self.now_ns - attempt.started_ns + 500_000) // 1_000_000
+        run_ms = (self.now_ns - attempt.started_ns) // 1_000_000
         if self.feedback is not None and attempt.predicted_ms:
             use = self.uses.by_task.get(task)
             self.feedback.observe(attempt.predicted_ms, run_ms, -1 if use is None else use.mean_milli(self.now_ns))
