@@ -403,7 +403,8 @@ cdef struct Tables:
     uint32_t seats_size
     uint32_t seats_capacity
     uint8_t strict             # no backfill: who is behind a blocked head waits. Not dumped: it is told
-    uint8_t halted             # inside decide: a head is blocked, and nobody passes it
+    uint8_t halted             # inside decide: a head is blocked, and nobody passes it; or as many are placed as this call may place
+    int64_t room               # inside decide: how many more this call may place; below 0: it has stopped for that
     uint8_t seats_closed       # derived: inside decide, while those behind it are decided
     uint64_t parks             # derived: grows when somebody is parked
 

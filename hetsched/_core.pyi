@@ -325,12 +325,15 @@ class Core:
         """fact(s). The same for many, uint32 each, in order, up to the first that is in a gang. Returns how many of each template."""
 
     # ------------------------------------------------------------------ deciding
-    def decide(self, levels: int, preempt: bool = True, *, lane: int = ...) -> int:
+    def decide(self, levels: int, preempt: bool = True, *, lane: int = ..., most: int = ...) -> int:
         """fact(s). Walk the lanes of the qos levels in `levels` (bit q), best first, and place what fits; then, for blocked heads, claim with
         proof (stop facts for the victims, F_CLAIMED first). Gangs all (>= min_size) or nothing, under mark and rewind. Returns placements made.
         Cheap when nothing changed since the last call: blocked shapes cost one byte read each. A level claims before the next one may place.
-        `lane`: what the placements say; by default LANE_IMMEDIATE for critical, else LANE_BATCH.
+        `lane`: what the placements say; by default LANE_IMMEDIATE for critical, else LANE_BATCH. `most`: placements after which it stops (a gang is
+        not cut); the next call goes on from there.
         A gang claims a seat for each member that must start (F_CLAIMED each, some without victims); all are placed with the last victim's end."""
+    def has_more(self) -> bool:
+        """The last call of `decide` stopped at `most`."""
     def next_ns(self) -> int | None:
         """When time alone changes what `decide` does: a delay before evicting is over, room is no longer kept for a gang. None = never."""
     def time_told(self) -> bool:

@@ -1,14 +1,15 @@
 # One call of decide: level by level, place what fits in order; then let the blocked heads of the level claim; then the next level.
 #
 # Promises: a blocked lane leaves its heap when it surfaces and costs one byte a call until its shape fits again; a blocked level claims
-# before the next level may take what is free, so nothing is placed below and evicted in the same call.
+# before the next level may take what is free, so nothing is placed below and evicted in the same call. A call that may place only so many stops
+# there, and the next one goes on from the same place in the order.
 
 cdef int64_t decide_levels(Tables* t, int levels, bint preempt, int lane) except -1 nogil:
     """Where some wait by choice again until nothing is placed: who takes the last device of a node lets those in who would have stranded it,
     and who takes a part of a device those who fill it."""
     cdef int64_t placed = decide_once(t, levels, preempt, lane)
     cdef int64_t more = placed
-    while (t.strand_limit > 0 or t.scarce != 0) and more > 0:
+    while (t.strand_limit > 0 or t.scarce != 0) and more > 0 and t.room >= 0:
         more = decide_once(t, levels, preempt, lane)
         placed += more
     return placed
@@ -70,7 +71,7 @@ cdef bint may_try(Tables* t, LaneRecord* lane) noexcept nogil:
 
 cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except -1 nogil:
     """Until nothing at this level may be tried any more. From the turn of the first blocked head on, what it needs is kept for it."""
-    cdef int64_t placed = 0
+    cdef int64_t placed = 0, more
     cdef uint64_t parks = 0
     cdef uint32_t lane, head = NONE_
     while True:
@@ -94,11 +95,16 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
             continue
         if lane == NONE_:
             return placed
+        if t.room <= 0:
+            t.room, t.halted = -1, True
+            return placed
         if t.lanes[lane].shape == NONE_:
-            placed += try_gang_in_turn(t, lane_head(t, &t.lanes[lane]), code)
+            more = try_gang_in_turn(t, lane_head(t, &t.lanes[lane]), code)
             settle_gangs(t)
         else:
-            placed += place_head(t, lane, code)
+            more = place_head(t, lane, code)
+        placed += more
+        t.room -= more
 
 
 cdef int64_t try_gang_in_turn(Tables* t, uint32_t task, uint8_t code) except -1 nogil:

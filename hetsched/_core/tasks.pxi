@@ -368,14 +368,20 @@ cdef class TaskDoors(TermDoors):
 
     # ------------------------------------------------------------------ deciding
 
-    def decide(self, int levels, bint preempt=True, *, int lane=-1):
+    def decide(self, int levels, bint preempt=True, *, int lane=-1, int64_t most=INT64_MAX):
         cdef int64_t placed
         if not 0 <= levels < 16:
             raise ValueError(f"levels {levels} is not a mask of 4 bits")
+        if most < 1:
+            raise ValueError(f"at least 1 may be placed, not {most}")
+        self.t.room = most
         with nogil:
             placed = decide_levels(&self.t, levels, preempt, lane)
         self._checked()
         return placed
+
+    def has_more(self):
+        return self.t.room < 0
 
     def next_ns(self):
         return None if self.t.look_again_ns == INT64_MAX else self.t.look_again_ns

@@ -37,6 +37,9 @@ from hetsched.scheduler.room import check_node
 from hetsched.scheduler.view import View
 from hetsched.store import Store
 
+MOST_PLACED = 1024
+"""Placements in one turn: some milliseconds, after which urgent tasks, heartbeats and questions have their turn."""
+
 
 class Daemon:
     """`scheduler` is restored and resumed, `store` is open. `url`: where others are told to reach it. `watchers`: streams of events and logs
@@ -62,6 +65,7 @@ class Daemon:
         self.insecure = insecure
         self.safe = safe
         self.epoch = scheduler.world.epoch
+        scheduler.most_placed = MOST_PLACED
         self.view: View = scheduler.view
         self.task_defaults = config.task_defaults()
         self.watchers = 0

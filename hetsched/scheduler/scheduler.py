@@ -6,6 +6,7 @@ The flow is drawn in README.md beside this file.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -88,8 +89,11 @@ class Scheduler:
         self.world = World(self.books, seed, epoch, Ranking(self.books, scorers))
         self.view = View(self.world)
         self.window = Window(config.batch.size, round(config.batch.max_wait * 1e9))
+        self.most_placed = sys.maxsize
+        """Placements in one turn, for the turn is what everybody else waits for meanwhile; the next turn goes on."""
         self.changes = 0
         self._offset = 0
+        self._unfinished = 0  # levels, a bit each, whose decision stopped at `most_placed`
         self._follow = Follow(self.world)
         self._due = Due(self.world)
         self._submissions = Submissions(self.world)
@@ -159,6 +163,8 @@ class Scheduler:
 
     def wake_ns(self) -> int | None:
         """When `step([])` next has something to do; None = only an input can change anything."""
+        if self._unfinished:
+            return self.world.now_ns
         dues = (self.world.timers.next_ns(), self.window.due_ns(), self.core.next_ns())
         return min((due_ns for due_ns in dues if due_ns is not None), default=None)
 
@@ -192,18 +198,24 @@ class Scheduler:
             self._pricer.turn()
         world.capacity_changed |= self.core.time_told()
         changed = world.capacity_changed or world.arrived > 0
-        if changed and self.core.waiting(self._immediate):
-            world.ranking.refresh()
-            self.core.decide(self._immediate, self.config.preemption.enabled)
-            self._drain()
+        unfinished, self._unfinished = self._unfinished, 0
+        if (changed or unfinished & self._immediate) and self.core.waiting(self._immediate):
+            self._place(self._immediate)
         waiting = self.core.waiting(self._batch)
         self.window.gather(world.arrived, world.capacity_changed, waiting, world.now_ns)
         world.arrived, world.capacity_changed = 0, False
         if self.window.is_due(world.now_ns):
             self.window.flush(world.now_ns)
-            world.ranking.refresh()
-            self.core.decide(self._batch, self.config.preemption.enabled)
-            self._drain()
+            unfinished |= self._batch
+        if unfinished & self._batch:
+            self._place(self._batch)
+
+    def _place(self, levels: int) -> None:
+        self.world.ranking.refresh()
+        self.core.decide(levels, self.config.preemption.enabled, most=self.most_placed)
+        self._drain()
+        if self.core.has_more():
+            self._unfinished |= levels
 
     def _forget_old(self) -> None:
         """Ended tasks are kept up to `limits.retention_tasks`, then leave the table, oldest end first."""

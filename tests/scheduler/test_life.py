@@ -8,7 +8,7 @@ from hetsched import wire
 from hetsched.errors import Conflict, NotFound, Problem
 from hetsched.scheduler import SubmitReply
 from hetsched.scheduler import messages as m
-from tests.scheduler.build import Story, node, task
+from tests.scheduler.build import SECOND, Story, node, task
 
 
 def test_a_task_is_queued_placed_run_and_ends() -> None:
@@ -163,3 +163,32 @@ def test_what_ends_in_the_turn_of_its_submission_is_answered_though_it_is_not_ke
     with pytest.raises(NotFound):
         story.task("t0")
     assert story.replayed().digest() == story.scheduler.digest()
+
+
+def test_a_turn_places_so_many_and_the_next_ones_go_on_with_urgent_work_first() -> None:
+    story = _full_window(most_placed=10)
+    story.now_ns += SECOND
+    story.step()
+    assert len(_placed(story)) == 10
+    assert story.scheduler.wake_ns() == story.now_ns, "there is more to do at once"
+    story.submit(task("now", qos="critical"))
+    assert story.state("now") == "placed"
+    story.wait(0)
+    order = _placed(story)
+    assert order.index("now") < 22 and len(order) == 35 + 8 + 1, "nobody is left, and nobody waits for another window"
+    in_one = _full_window(most_placed=1000)
+    in_one.wait(1)
+    assert [name for name in order if name != "now"] == _placed(in_one), "in the order of one turn"
+    assert story.replayed().digest() == story.scheduler.digest()
+
+
+def _full_window(most_placed: int) -> Story:
+    story = Story([node("n1", cpu=64), node("n2", cpu=64)], config={"batch": {"max_wait": 1}}, start=False)
+    story.scheduler.most_placed = most_placed
+    story.submit({"template": task("s"), "count": 35})
+    story.submit([{**task(f"g-{member}"), "gang": {"id": "g", "size": 8}} for member in range(8)])
+    return story
+
+
+def _placed(story: Story) -> list[str]:
+    return [event.task for event in story.events if event.event == "placed" and event.task is not None]
