@@ -261,8 +261,18 @@ cdef struct GangRecord:
     int32_t wish               # a column in which they would like to share a domain, -1 none; -1 too where `column` is not
 
 
+cdef struct Least:
+    # What a node must have before a shape is looked at closer: copied from it, side by side, because most shapes fail here on most nodes.
+    int64_t cpu_milli
+    int64_t memory_bytes
+    uint16_t whole             # of the kind that it asks for first
+    uint16_t part_milli
+    uint8_t kind
+
+
 cdef struct TreeRecord:
     # 32 score columns over all node slots. Derived. Owner: rank.
+    Least least[COLUMNS]
     uint8_t* cells[MAX_DEPTH]  # level 0 = leaves; 32 bytes a cell
     uint32_t shape[COLUMNS]    # who has the column, NONE = free
 
@@ -480,6 +490,8 @@ cdef struct Tables:
     uint32_t gangs_capacity
     uint32_t gangs_free
 
+    uint64_t* lane_index       # derived: lanes by (shape, queue, qos), at most half full: (hash of these) << 32 | lane + 1; 0 = empty
+    uint32_t lane_index_size
     LaneRecord* lanes
     uint32_t lanes_used
     uint32_t lanes_capacity

@@ -20,7 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 LIMIT_S = 120.0
 SHORT: dict[str, list[str]] = {
-    "core_cycle": [],
+    "core_cycle": "--presets pack,fragment,price --queued 0,100000 --tasks 5000 --rounds 3".split(),
     "turns": ["--tasks", "50000"],
     "bulk": ["--seconds", "2", "--rounds", "3"],
     "single_requests": ["--seconds", "1.5", "--rounds", "3"],

@@ -152,12 +152,18 @@ cdef inline uint32_t lane_head(Tables* t, LaneRecord* lane) noexcept nogil:
 cdef int find_lane(Tables* t, int qos, uint32_t queue, uint32_t shape, uint32_t* found) except -1 nogil:
     """The lane of this (qos, queue, shape); made on first use."""
     cdef uint32_t* first = &t.gang_lane_first if shape == NONE_ else &t.shapes[shape].lane_first
-    cdef uint32_t lane = first[0]
-    while lane != NONE_:
-        if t.lanes[lane].queue == queue and t.lanes[lane].qos == qos:
-            found[0] = lane
-            return 0
-        lane = t.lanes[lane].next_of_shape
+    cdef uint64_t hashed = (((<uint64_t> shape << 18 | queue << 2 | <uint32_t> qos) * 0x9E3779B97F4A7C15ULL) >> 32) << 32
+    cdef uint32_t lane, at
+    if t.lane_index_size > 0:
+        at = home_of(hashed, t.lane_index_size)
+        while t.lane_index[at] != 0:
+            lane = <uint32_t> t.lane_index[at] - 1
+            if t.lane_index[at] >> 32 == hashed >> 32 and t.lanes[lane].shape == shape and t.lanes[lane].queue == queue and t.lanes[lane].qos == qos:
+                found[0] = lane
+                return 0
+            at = at + 1 if at + 1 < t.lane_index_size else 0
+    if (<uint64_t> t.lanes_used + 1) * 2 > t.lane_index_size:
+        widen_lane_index(t)
     grow(<void**> &t.lanes, &t.lanes_capacity, sizeof(LaneRecord), <uint64_t> t.lanes_used + 1)
     lane = t.lanes_used
     t.lanes_used += 1
@@ -169,7 +175,22 @@ cdef int find_lane(Tables* t, int qos, uint32_t queue, uint32_t shape, uint32_t*
     t.lanes[lane].parked_at = NONE_
     t.lanes[lane].next_of_shape = first[0]
     first[0] = lane
+    index_put(t.lane_index, t.lane_index_size, hashed | (lane + 1))
     found[0] = lane
+    return 0
+
+
+cdef int widen_lane_index(Tables* t) except -1 nogil:
+    cdef uint32_t wanted = t.lane_index_size * 2 + 64, at
+    cdef uint64_t* wider = <uint64_t*> calloc(wanted, sizeof(uint64_t))
+    if wider == NULL:
+        no_memory()
+    for at in range(t.lane_index_size):
+        if t.lane_index[at] != 0:
+            index_put(wider, wanted, t.lane_index[at])
+    free(t.lane_index)
+    t.lane_index = wider
+    t.lane_index_size = wanted
     return 0
 
 

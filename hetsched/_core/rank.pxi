@@ -71,14 +71,23 @@ cdef int want_column(Tables* t, uint32_t slot) except -1 nogil:
                 drop_column(t, holder)
                 holder = NONE_
             if holder == NONE_ and shape.column == NONE_:
-                shape.column = tree * COLUMNS + at
-                t.trees[tree].shape[at] = slot
+                take_column(t, slot, tree, at)
     if shape.column == NONE_:
         add_tree(t)
-        shape.column = (t.trees_used - 1) * COLUMNS
-        t.trees[t.trees_used - 1].shape[0] = slot
+        take_column(t, slot, t.trees_used - 1, 0)
     fill_column(t, slot)
     return 0
+
+
+cdef void take_column(Tables* t, uint32_t slot, uint32_t tree, uint32_t at) noexcept nogil:
+    cdef ShapeRecord* shape = &t.shapes[slot]
+    cdef Least* least = &t.trees[tree].least[at]
+    shape.column = tree * COLUMNS + at
+    t.trees[tree].shape[at] = slot
+    least.cpu_milli, least.memory_bytes = shape.cpu_milli, shape.memory_bytes
+    least.kind = least.whole = least.part_milli = 0
+    if shape.ask_count > 0:
+        least.kind, least.whole, least.part_milli = shape.asks[0].kind, shape.asks[0].whole, shape.asks[0].part_milli
 
 
 cdef void drop_column(Tables* t, uint32_t slot) noexcept nogil:
@@ -136,11 +145,19 @@ cdef void refresh_node(Tables* t, uint32_t node) noexcept nogil:
     cdef uint8_t leaf[COLUMNS]
     cdef uint32_t tree, column, slot
     cdef NodeView view
+    cdef Least* least
+    cdef int64_t cpu_most = t.nodes[node].cpu_free + t.nodes[node].cpu_extra
+    cdef int64_t memory_most = t.nodes[node].memory_free + t.nodes[node].memory_extra
+    cdef bint takes = t.nodes[node].is_present and t.nodes[node].is_open
     view_node(t, node, &view)
     for tree in range(t.trees_used):
+        memset(leaf, 0, COLUMNS)
         for column in range(COLUMNS):
+            least = &t.trees[tree].least[column]
             slot = t.trees[tree].shape[column]
-            leaf[column] = 0 if slot == NONE_ or not t.nodes[node].is_present else score_byte(t, node, &t.shapes[slot], &view)
+            if (takes and slot != NONE_ and least.cpu_milli <= cpu_most and least.memory_bytes <= memory_most
+                    and least.whole <= view.whole[least.kind] and least.part_milli <= view.top_share[least.kind]):
+                leaf[column] = score_byte(t, node, &t.shapes[slot], &view)
         if memcmp(leaf, cell_of(&t.trees[tree], 0, node), COLUMNS) != 0:
             memcpy(cell_of(&t.trees[tree], 0, node), leaf, COLUMNS)
             raise_cells(t, &t.trees[tree], node)

@@ -199,14 +199,16 @@ cdef inline bint is_reserved_for(Tables* t, uint32_t task) noexcept nogil:
 cdef uint32_t blocked_head(Tables* t, int qos) noexcept nogil:
     """Of all who are parked at this level or above, the one who goes first; without those who have no start for now."""
     cdef uint32_t at, task, best = NONE_
+    cdef int lowest = qos      # nobody below it can be the one: most parked lanes are passed by this alone
     cdef LaneRecord* lane
     for at in range(t.parked_lanes.size):
         lane = &t.lanes[t.parked_lanes.at[at]]
-        if lane.qos > qos or lane.no_start_ns > t.now_ns or waits_until(t, lane) > 0 or not within_limits(t, lane.queue, &t.shapes[lane.shape]):
+        if lane.qos > lowest or lane.no_start_ns > t.now_ns or waits_until(t, lane) > 0 or not within_limits(t, lane.queue, &t.shapes[lane.shape]):
             continue
         task = lane_head(t, lane)
         if best == NONE_ or is_sooner(t, task, best):
             best = task
+            lowest = lane.qos
     for at in range(t.parked_tasks.size):
         task = t.parked_tasks.at[at]
         if qos_of(&t.tasks[task]) > qos or t.gangs[t.tasks[task].gang].no_start_ns > t.now_ns:
