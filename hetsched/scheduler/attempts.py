@@ -135,8 +135,8 @@ class Attempts:
     def over(self, task: int, outcome: str, reason: Reason, now_ns: int) -> None:
         """The attempt's end, if there was one, in another way than by success."""
         text, exit_code = self._forget_live(task)
-        attempt = self.last(task)
-        if attempt is None:
+        attempt, past = self.last(task), self.past.get(task)
+        if attempt is None or (past and past[-1].number == attempt.number):  # requeued and then expired in one turn
             return
         ended = msgspec.structs.replace(
             attempt,

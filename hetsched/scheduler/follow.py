@@ -91,6 +91,7 @@ class Follow:
     # -- it is over
 
     def _ended(self, task: int, number: int, state: int, reason: int) -> None:
+        number = number if self._was_live(task, EVENT_OF_END[state]) else 0
         why = self._why(task, number, Reason(reason))
         self.world.emit(EVENT_OF_END[state], task, number or None, **({"reason": why} if why else {}))
         for timer in (Timer.DEADLINE, Timer.TIME_LIMIT, Timer.BACKOFF, Timer.CLAIM, Timer.DAMPED):
@@ -101,6 +102,13 @@ class Follow:
         gang = self._gang_of(task)
         if gang is not None:
             self._gang_member_ended(gang, state)
+
+    def _was_live(self, task: int, end: str) -> bool:
+        """Whether this end is that of an attempt, not that of a task which waited for its next one."""
+        if end == "succeeded":
+            return True
+        past = self.books.attempts.past.get(task)
+        return past is not None and past[-1].ended_ns == self.world.now_ns and past[-1].outcome == end
 
     def _why(self, task: int, number: int, reason: Reason) -> str:
         past = self.books.attempts.past.get(task)

@@ -170,7 +170,7 @@ class Scheduler:
 
     def _begin(self, now_ns: int) -> None:
         world = self.world
-        world.now_ns = now_ns
+        world.now_ns = self.books.now_ns = now_ns  # a turn without facts moves the time of a snapshot, too
         world.events, world.orders, world.replies = [], [], []
         self.core.begin(now_ns)
         self._offset = 0

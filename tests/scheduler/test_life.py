@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hetsched import wire
+from hetsched.daemon.measure import OVER
 from hetsched.errors import Conflict, NotFound, Problem
 from hetsched.scheduler import SubmitReply
 from hetsched.scheduler import messages as m
@@ -78,6 +79,22 @@ def test_cancel_works_at_every_moment(moment: str) -> None:
         story.end("t", ok=False, reason="cancelled")
     assert story.state("t") == "cancelled"
     assert isinstance(story.ask(m.Cancel(ids=("t",))), Conflict)
+    begun = [event.attempt for event in story.events if event.event == "placed"]
+    over = [event.attempt for event in story.events if event.event in OVER and event.attempt]
+    assert over == begun, "the end of every attempt is said once, and who waited had none to end"
+    assert story.events[-1].data["reason"] == "cancelled"
+
+
+def test_an_attempt_is_over_once_though_its_task_expires_in_the_same_turn() -> None:
+    story = Story([node("n1")])
+    story.submit(task("t", qos="background", deadline=5, on_deadline="expire"))
+    story.wait(1)
+    story.ask(m.Operate(verb="requeue", task="t"))
+    story.now_ns += 10 * SECOND
+    story.end("t", ok=False)
+    assert story.names("t")[-2:] == ["requeued", "expired"]
+    assert [attempt["outcome"] for attempt in story.task("t")["attempts"]] == ["stopped"]
+    assert [event.attempt for event in story.events if event.event in OVER] == [1, None]
 
 
 def test_what_is_unknown_is_not_found() -> None:

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
+from hetsched.daemon.clock import Clock
 from hetsched.scheduler import Scheduler
 from hetsched.scheduler import messages as m
-from tests.scheduler.build import Story, node, task
+from tests.scheduler.build import SECOND, Story, node, task
 
 
 def eventful(seed: int, turns: int = 150) -> Story:
@@ -71,6 +72,17 @@ def test_a_snapshot_and_the_frames_after_it_equal_live(seed: int) -> None:
         again.apply(frame)
     again.resume()
     assert again.digest() == story.scheduler.digest()
+
+
+def test_the_time_of_a_snapshot_is_that_of_the_last_turn_even_if_that_changed_nothing() -> None:
+    """Who starts from it on a machine whose clock was set back begins there and no earlier."""
+    story = eventful(1, 20)
+    story.now_ns += 5 * SECOND
+    assert not story.step().facts
+    again = Scheduler.restore(story.config, story.scheduler.snapshot(), seed=1)
+    assert again.books.now_ns == story.now_ns
+    again.resume()
+    again.step([], Clock(not_before_ns=again.books.now_ns, wall_ns=lambda: 0).now_ns())
 
 
 def test_a_restarted_scheduler_goes_on_with_timers_links_and_window() -> None:

@@ -1,5 +1,5 @@
-"""The judge: what must hold whatever breaks, written from the promises (the reliability page's I1 to I4, I6 to I9, I11, I12), not from
-the code. I5 (gangs) and I10 (counters) are not judged here; the core's own check of its tables runs at every start and in the end.
+"""The judge: what must hold whatever breaks, written from the promises (the reliability page's I1 to I12), not from the code.
+`ledger.py` counts along for I5 and I10; `run.py` compares the replay (I11) and waits for the end (I12).
 
 It sees what is outside of hetsched: what clients were told, which frames the server stored, which processes live on which machine, which
 events the daemon let out. Nothing of the scheduler's inside is believed but its answers.
@@ -12,28 +12,21 @@ from typing import Any
 
 from hetsched.store.frame import Frame
 from tests.simulation.kernel import Run, Truth
-
-TERMINAL = ("succeeded", "failed", "cancelled", "expired", "skipped")
-RANK = {"held": 0, "queued": 0, "backoff": 0, "placed": 1, "running": 2, "stopping": 3, **dict.fromkeys(TERMINAL, 9)}
-
-
-class Violation(AssertionError):
-    """`law`: which promise is broken."""
-
-    def __init__(self, law: str, sentence: str) -> None:
-        super().__init__(f"{law}: {sentence}")
-        self.law = law
+from tests.simulation.laws import RANK, TERMINAL, Violation
+from tests.simulation.ledger import Ledger
 
 
 class Auditor:
     """Asked at every event of the outside; raises Violation."""
 
-    def __init__(self) -> None:
+    def __init__(self, repair_s: float) -> None:
         self.truth = Truth(self.begun)
+        self.ledger = Ledger(repair_s)
         self.acknowledged: dict[str, str] = {}  # id → body
-        self.refused: set[str] = set()
+        self.refused: dict[str, str] = {}  # id → why
+        self.keys: dict[str, tuple[str | None, ...]] = {}
         self.ended: dict[str, tuple[str, int]] = {}  # id → (end, attempt), from events
-        self.seen: dict[str, tuple[int, int]] = {}  # id → highest (attempt, rank) a reader was told
+        self.seen: dict[tuple[str, str], tuple[int, int, str]] = {}  # (reader, id) → (attempt, rank, end) told last
         self._epoch = 0
         self._seq = 0
 
@@ -55,6 +48,23 @@ class Auditor:
             raise Violation("I4", f"{run} begins and {over} of {run.machine.name} are given away; there live {holders}")
         if run.key in self.truth.ever:
             raise Violation("I3", f"{run} begins a second time")
+        self.ledger.begun(run.key.task)
+
+    def look_around(self, now_s: float) -> None:
+        """Now and then: whoever woke up beside his successor has had the time to end."""
+        awake: dict[str, Run] = {}
+        for run in self.truth.runs.values():
+            if not run.machine.stands_still(now_s) and (other := awake.setdefault(run.key.task, run)) is not run:
+                raise Violation("I3", f"{run} and {other} live")
+
+    def gone(self, machine: str, for_s: float, rows: list[dict[str, Any]], promised: int) -> None:
+        """A machine has been dark for so long, and a daemon was there all the time: nobody may be thought to live there (`rows`: live
+        tasks), or wait for devices there (`promised`: how many do)."""
+        for row in rows:
+            if row["placement"] and row["placement"]["node"] == machine:
+                raise Violation("I12", f"{row['id']} stays on {machine}, which has been gone for {for_s:.0f} s")
+        if promised:
+            raise Violation("I12", f"{promised} tasks wait for devices of {machine}, gone for {for_s:.0f} s")
 
     # ------------------------------------------------------------------ what the server shows
 
@@ -72,29 +82,47 @@ class Auditor:
 
     # ------------------------------------------------------------------ what clients are told
 
+    def wished(self, ids: list[str], body: str) -> None:
+        """Somebody is about to ask for this."""
+        self.ledger.wished(ids, body)
+
     def told_accepted(self, task: str, body: str) -> None:
         before = self.acknowledged.setdefault(task, body)
         if before != body:
             raise Violation("I8", f"{task} was accepted with two bodies")
 
-    def told_state(self, task: str, state: str, attempt: int) -> None:
-        """A reader's answer."""
-        told = (attempt, RANK[state]) if state not in TERMINAL else (1 << 30, 9)
-        before = self.seen.get(task, (0, 0))
-        if told[0] < before[0] or (before[1] == 9 and told != before):
-            raise Violation("I7", f"{task} was told at {before} and is now told as {state}, attempt {attempt}")
-        self.seen[task] = max(before, told)
-        if task in self.ended and state not in TERMINAL:
-            raise Violation("I7", f"{task} had ended as {self.ended[task]} and is now told as {state}")
+    def told_refused(self, task: str, why: str) -> None:
+        """For good: it was never done and never will be."""
+        if task in self.acknowledged:
+            raise Violation("I8", f"{task} was accepted, and the same again is refused: {why}")
+        self.refused[task] = why
 
-    def told_unknown(self, task: str) -> None:
+    def told_key(self, key: str, ids: tuple[str | None, ...]) -> None:
+        before = self.keys.setdefault(key, ids)
+        if before != ids:
+            raise Violation("I8", f"key {key} gave {before} and gives {ids}")
+
+    def told_state(self, reader: str, task: str, state: str, attempt: int) -> None:
+        """A reader's answer; another may still hear of an older moment. `attempt`: how many there were; who waits, waits for one more."""
+        told = (1 << 30, RANK[state], state) if state in TERMINAL else (attempt + (RANK[state] == 0), RANK[state], "")
+        before = self.seen.get((reader, task), told)
+        if told < before or (before[2] and told != before):
+            raise Violation("I7", f"{task} was told at {before} and is now told as {state}, attempt {attempt}")
+        self.seen[reader, task] = told
+
+    def told_unknown(self, reader: str, task: str) -> None:
         if task in self.acknowledged:
             raise Violation("I1", f"{task} was acknowledged and is not known any more")
+        if (reader, task) in self.seen:
+            raise Violation("I7", f"{task} was shown and is not known any more")
 
     # ------------------------------------------------------------------ what events say
 
-    def event(self, event: Any) -> None:
+    def event(self, event: Any, *, leads: bool) -> None:
+        """`leads`: of the daemon that read the journal last; another one tells late what that one knows already."""
         task = event.task
+        if leads:
+            self.ledger.event(event)
         if event.event in TERMINAL:
             if task in self.ended:
                 raise Violation("I2", f"{task} ended as {self.ended[task][0]} and again as {event.event}")
@@ -107,15 +135,25 @@ class Auditor:
 
     # ------------------------------------------------------------------ in the end
 
-    def at_rest(self, states: dict[str, tuple[str, int]]) -> None:
+    def nobody_holds(self, held: list[tuple[str, Any]]) -> None:
+        """What agents take to be alive when all has ended."""
+        if held:
+            raise Violation("I2", f"everything has ended, and agents hold {held}")
+
+    def at_rest(self, states: dict[str, str]) -> None:
         """Long after the last fault: `states` of all tasks that the daemon knows."""
+        for task in self.refused.keys() & states.keys():
+            raise Violation("I8", f"{task} is {states[task]} though its client was refused: {self.refused[task]}")
         for task in self.acknowledged:
             if task not in states:
                 raise Violation("I1", f"{task} was acknowledged and is not known any more")
-            state, _ = states[task]
+            state = states[task]
             if state not in TERMINAL:
                 raise Violation("I12", f"{task} is still {state}")
-        for task, (state, _attempt) in states.items():
+        for (_, task), (_, _, end) in self.seen.items():
+            if end not in ("", states.get(task)):
+                raise Violation("I7", f"{task} was told as {end} and is now {states.get(task)}")
+        for task, state in states.items():
             if task in self.ended and self.ended[task][0] != state:
                 raise Violation("I6", f"{task} ended as {self.ended[task][0]} and is now {state}")
         if self.truth.runs:

@@ -14,8 +14,12 @@ import asyncio
 import contextlib
 import contextvars
 import gc
+import heapq
+import itertools
 import sys
 import time as real_time
+import warnings
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -35,12 +39,18 @@ class Machine:
         self.rate = rate
         self.wall_offset_s = 0.0
         self.processes: list[Process] = []
+        self._since_true_s, self._since_s = 0.0, 1000.0
 
     def monotonic_s(self, true_s: float) -> float:
-        return 1000.0 + true_s * self.rate
+        return self._since_s + (true_s - self._since_true_s) * self.rate
 
     def true_s(self, monotonic_s: float) -> float:
-        return (monotonic_s - 1000.0) / self.rate
+        return self._since_true_s + (monotonic_s - self._since_s) / self.rate
+
+    def run_at(self, rate: float, true_s: float) -> None:
+        """From now on; timers that were set before keep their moment."""
+        self._since_true_s, self._since_s = true_s, self.monotonic_s(true_s)
+        self.rate = rate
 
 
 class Process:
@@ -55,8 +65,9 @@ class Process:
         self.fuse: int | None = None
         self.at_death: list[Callable[[], None]] = []
         self.steps = 0
-        self._held: list[tuple[Callable[..., Any], tuple[Any, ...], contextvars.Context]] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._held: list[Handle] = []
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._tidy_at = 64
         self.context = contextvars.Context()
         self.context.run(CURRENT.set, self)
         machine.processes.append(self)
@@ -87,26 +98,28 @@ class Process:
     def thaw(self) -> None:
         self.frozen = False
         held, self._held = self._held, []
-        for callback, args, context in held:
-            self.loop.call_soon(callback, *args, context=context)
+        self.loop.go_on(held)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if len(self._tasks) >= self._tidy_at:
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._tidy_at = max(64, 2 * len(self._tasks))
+        self._tasks.append(task)
 
     def finish(self) -> None:
         """Close what is left of its coroutines."""
-        for task in list(self._tasks):
-            with contextlib.suppress(BaseException):
-                task.get_coro().close()  # type: ignore[union-attr]
+        for task in self._tasks:
+            if not task.done():
+                with contextlib.suppress(BaseException):
+                    task.get_coro().close()  # type: ignore[union-attr]
         self._tasks.clear()
 
-    def may_run(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    def may_run(self, handle: Handle) -> bool:
         """Whether this callback runs now; notes it down if it runs later."""
         if not self.alive:
             return False
         if self.frozen:
-            self._held.append((callback, args, contextvars.copy_context()))
+            self._held.append(handle)
             return False
         self.steps += 1
         if self.fuse is not None:
@@ -117,43 +130,56 @@ class Process:
         return True
 
 
-class _Sleeper:
-    """In the selector's place: waiting is setting the clock."""
+class Handle:
+    """A callback that waits for its turn, as asyncio wants to hold it; what `call_soon` and `call_at` give."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
+    __slots__ = ("args", "callback", "context", "process", "when_s")
 
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise Nothing("everybody waits for somebody else")
-        if timeout > 0:
-            self._loop.advance()
-        return []
+    def __init__(
+        self,
+        callback: Callable[..., Any] | None,
+        args: tuple[Any, ...],
+        context: contextvars.Context,
+        process: Process | None,
+        when_s: float = 0.0,
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.process = process
+        self.when_s = when_s
 
-    def close(self) -> None:
-        return None
+    def cancel(self) -> None:
+        self.callback, self.args = None, ()
+
+    def cancelled(self) -> bool:
+        return self.callback is None
+
+    def when(self) -> float:
+        """By the clock of the machine that asked."""
+        return self.when_s if self.process is None else self.process.machine.monotonic_s(self.when_s)
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """`true_s`: seconds since the beginning."""
+    """`true_s`: seconds since the beginning.
+
+    Its own queue in place of asyncio's: a tenth of the cost, and the same order: all that is ready, then the next timer."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._selector = _Sleeper(self)
         self.true_s = 0.0
         self.processes: list[Process] = []
         self.over = False
         self.broken: BaseException | None = None  # first error of a process that caught none
         self.disk_s: Callable[[], float] = lambda: 0.0002
         self.set_task_factory(_make_task)
-        self._clock_resolution = 1e-9
+        self._soon: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, Handle]] = []
+        self._count = itertools.count()
 
     def time(self) -> float:
         process = CURRENT.get()
         return self.true_s if process is None else process.machine.monotonic_s(self.true_s)
-
-    def advance(self) -> None:
-        self.true_s = max(self.true_s, self._scheduled[0]._when)  # type: ignore[attr-defined]
 
     def look_at(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
@@ -164,32 +190,45 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.over = True
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
-            for process in self.processes:
-                process.alive = False
-                process.finish()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # coroutines that nobody came to await
+                for process in self.processes:
+                    process.alive = False
+                    process.finish()
             self.processes.clear()
-            self._ready.clear()  # type: ignore[attr-defined]
-            self._scheduled.clear()  # type: ignore[attr-defined]
+            self._soon.clear()
+            self._timers.clear()
             gc.collect()
         finally:
             sys.unraisablehook = hook
         self.close()
 
-    def _check_closed(self) -> None:
-        return None
+    def go_on(self, held: list[Handle]) -> None:
+        """What a frozen process did not do, unless it is cancelled meanwhile."""
+        self._soon.extend(held)
 
-    def call_soon(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
-        if self.over:
-            return asyncio.Handle(callback, args, self, context)
-        return super().call_soon(_guarded(callback, context), *args, context=context)
+    # ------------------------------------------------------------------ asyncio's doors
+
+    def call_soon(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> Any:
+        if context is None:
+            context = contextvars.copy_context()
+        handle = Handle(callback, args, context, context.get(CURRENT))
+        if not self.over:
+            self._soon.append(handle)
+        return handle
 
     def call_at(self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None) -> Any:
-        if self.over:
-            return asyncio.TimerHandle(when, callback, args, self, context)
-        process = CURRENT.get() if context is None else context.get(CURRENT)
-        if process is not None:
-            when = process.machine.true_s(when)
-        return super().call_at(when, _guarded(callback, context), *args, context=context)
+        if context is None:
+            context = contextvars.copy_context()
+        process = context.get(CURRENT)
+        when_s = when if process is None else process.machine.true_s(when)
+        handle = Handle(callback, args, context, process, when_s)
+        if not self.over:
+            heapq.heappush(self._timers, (when_s, next(self._count), handle))
+        return handle
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: contextvars.Context | None = None) -> Any:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_outside(self, callback: Any, *args: Any, after_s: float = 0.0) -> Any:
         """As nobody's doing: networks, kernels, fate."""
@@ -212,23 +251,37 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.call_later(self.disk_s(), work)
         return future
 
-    def _process_events(self, event_list: list[Any]) -> None:
+    # ------------------------------------------------------------------ turning
+
+    def _run_once(self) -> None:
+        soon, timers = self._soon, self._timers
+        while not self._stopping:  # type: ignore[attr-defined]
+            if soon:
+                handle = soon.popleft()
+            elif timers:
+                when_s, _, handle = heapq.heappop(timers)
+                if handle.callback is None:
+                    continue
+                if when_s > self.true_s:
+                    self.true_s = when_s
+            else:
+                raise Nothing("everybody waits for somebody else")
+            callback, process = handle.callback, handle.process
+            if callback is None or (process is not None and not process.may_run(handle)):
+                continue
+            try:
+                handle.context.run(callback, *handle.args)
+            except Exception as error:
+                self.broken = self.broken or error
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Whatever breaks is in `broken`; what was never asked for, ended with the world."""
+
+    def _check_closed(self) -> None:
         return None
 
     def _write_to_self(self) -> None:
         return None
-
-
-def _guarded(callback: Callable[..., Any], context: contextvars.Context | None) -> Callable[..., Any]:
-    process = CURRENT.get() if context is None else context.get(CURRENT)
-    if process is None:
-        return callback
-
-    def run(*args: Any) -> None:
-        if process.may_run(callback, args):
-            callback(*args)
-
-    return run
 
 
 def _make_task(loop: Any, work: Any, **options: Any) -> asyncio.Task[Any]:

@@ -10,30 +10,43 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tests.simulation.agents import GPUS
+from tests.simulation.kernel import Node
 from tests.simulation.world import World
 
 
 class Fault(NamedTuple):
-    """`seed`: of its luck."""
+    """`seed`: of its luck. `when`: it waits (not for ever) until some task is in that state, "" = it does not."""
 
     at_s: float
     name: str
     seed: str
+    when: str
 
 
-def plan(seed: int, hours: float, mean_s: float = 90.0) -> list[Fault]:
+MOMENTS = ("", "", "placed", "placed", "running", "stopping", "stopping", "backoff", "backoff", "held")
+"""States that faults wait for; most are so short that no fault would meet them by chance."""
+
+
+def plan(seed: int, hours: float, mean_s: float) -> list[Fault]:
     """Faults of that many hours; times are those of a Poisson process."""
     rng = random.Random(f"plan {seed}")
     faults, at_s, number = [], 20.0, 0
     while (at_s := at_s + rng.expovariate(1 / mean_s)) < hours * 3600 - 120:
-        faults.append(Fault(at_s, rng.choice(sorted(FAULTS)), f"{seed}.{number}"))
+        faults.append(Fault(at_s, rng.choice(sorted(FAULTS)), f"{seed}.{number}", rng.choice(MOMENTS)))
         number += 1
     return faults
 
 
 def strike(world: World, fault: Fault) -> None:
-    """Let it happen."""
-    FAULTS[fault.name](world, random.Random(fault.seed))
+    """Let it happen. `kill_daemon@17`: at the daemon's 17th step from now."""
+    name, _, step = fault.name.partition("@")
+    if step:
+        process = world.daemon_process if name == "kill_daemon" else world.agents[world.nodes[0].name]
+        if process is not None:
+            process.fuse = int(step)
+    else:
+        FAULTS[name](world, random.Random(fault.seed))
 
 
 # ---------------------------------------------------------------------- processes
@@ -41,7 +54,7 @@ def strike(world: World, fault: Fault) -> None:
 
 def kill_daemon(world: World, rng: random.Random) -> None:
     """At once, or in the middle of what it does next."""
-    process = world.daemon_process
+    process = rng.choice([world.daemon_process, world.daemon_process, *world.daemons.values()])
     if process is not None:
         if rng.random() < 0.3:
             process.kill()
@@ -53,7 +66,7 @@ def freeze_daemon(world: World, rng: random.Random) -> None:
     process = world.daemon_process
     if process is not None and process.alive:
         process.freeze()
-        world.loop.call_outside(process.thaw, after_s=rng.uniform(0.5, 40))
+        world.loop.call_outside(process.thaw, after_s=world.pace.scale * rng.uniform(0.5, 40))
 
 
 def kill_agent(world: World, rng: random.Random) -> None:
@@ -67,7 +80,7 @@ def kill_agent(world: World, rng: random.Random) -> None:
 def freeze_agent(world: World, rng: random.Random) -> None:
     process = world.agents[rng.choice(world.nodes).name]
     process.freeze()
-    world.loop.call_outside(process.thaw, after_s=rng.choice((1, 8, 12, 40)) * rng.uniform(0.5, 1.5))
+    world.loop.call_outside(process.thaw, after_s=world.pace.scale * rng.choice((1, 8, 12, 40)) * rng.uniform(0.5, 1.5))
 
 
 def kill_shim(world: World, rng: random.Random) -> None:
@@ -93,7 +106,7 @@ def freeze_machine(world: World, rng: random.Random) -> None:
         for process in frozen:
             process.thaw()
 
-    world.loop.call_outside(wake, after_s=rng.uniform(1, 60))
+    world.loop.call_outside(wake, after_s=world.pace.scale * rng.uniform(1, 60))
 
 
 def reboot(world: World, rng: random.Random) -> None:
@@ -102,13 +115,29 @@ def reboot(world: World, rng: random.Random) -> None:
 
 def power_cut(world: World, rng: random.Random) -> None:
     """A machine goes dark without a word and comes back with another boot id."""
-    node = rng.choice(world.nodes)
+    _go_dark(world, rng.choice(world.nodes), rng.uniform(1, 60))
+
+
+def machine_gone(world: World, rng: random.Random) -> None:
+    """The same for minutes; and as often as not the daemon dies with it, so that the next one has never heard of it."""
+    _go_dark(world, rng.choice(world.nodes), rng.uniform(240, 400))
+    if rng.random() < 0.5:
+        kill_daemon(world, rng)
+
+
+def _go_dark(world: World, node: Node, for_s: float) -> None:
+    since_s = node.dark_since_s = world.loop.true_s
     world.network.dark.add(node.name)
     for end in world.network.ends:
         if end.process.machine is node:
             end.closed = True  # and nobody says so
     node.lose_power()
-    world.loop.call_outside(world.network.dark.discard, node.name, after_s=rng.uniform(1, 60))
+
+    def come_back() -> None:
+        if node.dark_since_s == since_s:
+            world.network.dark.discard(node.name)
+
+    world.loop.call_outside(come_back, after_s=world.pace.scale * for_s)
 
 
 # ---------------------------------------------------------------------- store
@@ -116,39 +145,93 @@ def power_cut(world: World, rng: random.Random) -> None:
 
 def kill_server(world: World, rng: random.Random) -> None:
     world.server.kill()
-    world.loop.call_outside(world.server.start, after_s=rng.choice((0.1, 1, 6, 30)))
+    world.loop.call_outside(world.server.start, after_s=world.pace.scale * rng.choice((0.1, 1, 6, 30)))
 
 
 def power_cut_server(world: World, rng: random.Random) -> None:
-    world.server.kill(power=True)
-    head = world.server.disk.state.head
-    world.audit.rewound(head.seq if head else 0)
-    world.loop.call_outside(world.server.start, after_s=rng.choice((0.1, 1, 6, 30)))
+    world.server.kill(power=not world.regressed)
+    if not world.regressed:
+        head = world.server.disk.state.head
+        world.audit.rewound(head.seq if head else 0)
+    world.loop.call_outside(world.server.start, after_s=world.pace.scale * rng.choice((0.1, 1, 6, 30)))
 
 
 def freeze_server(world: World, rng: random.Random) -> None:
     process = world.server.process
     if process is not None and process.alive:
         process.freeze()
-        world.loop.call_outside(process.thaw, after_s=rng.choice((0.2, 3, 12)))
+        world.loop.call_outside(process.thaw, after_s=world.pace.scale * rng.choice((0.2, 3, 12)))
 
 
 def slow_disk(world: World, rng: random.Random) -> None:
     server = world.server
     server.sync_s = rng.choice((0.02, 0.3, 3.0))
-    world.loop.call_outside(lambda: setattr(server, "sync_s", 0.001), after_s=rng.uniform(1, 30))
+    world.loop.call_outside(lambda: setattr(server, "sync_s", 0.001), after_s=world.pace.scale * rng.uniform(1, 30))
 
 
 def full_server(world: World, rng: random.Random) -> None:
     world.server.refusal = "OOM command not allowed when used memory > 'maxmemory'."
-    world.loop.call_outside(lambda: setattr(world.server, "refusal", ""), after_s=rng.uniform(1, 30))
+    world.loop.call_outside(lambda: setattr(world.server, "refusal", ""), after_s=world.pace.scale * rng.uniform(1, 30))
+
+
+def replica_server(world: World, rng: random.Random) -> None:
+    """A failover has made it a replica: it takes nothing until it is a primary again."""
+    world.server.is_replica = True
+    world.loop.call_outside(setattr, world.server, "is_replica", False, after_s=world.pace.scale * rng.uniform(1, 30))
+
+
+def lost_answers(world: World, rng: random.Random) -> None:
+    """Of the next appends any prefix is applied and nobody says so."""
+    world.server.answers_to_lose = rng.randint(1, 4)
+
+
+def regressed_store(world: World, rng: random.Random) -> None:
+    """The server comes back without frames that it had confirmed, until an operator restores them. What the daemon's own disk remembers must
+    be enough to notice, so it is less than that."""
+    process = world.daemon_process
+    if process is None or not process.alive or process.machine is not world.daemon_machines[0] or world.regressed:
+        return
+    if 1 in world.daemons and world.daemons[1].alive:  # a standby's own disk may remember less
+        return
+    if world.server.regress(world.remembered_seq()):
+        world.regressed = True
+
+        def restore() -> None:
+            world.server.restore()
+            world.regressed = False
+
+        world.loop.call_outside(restore, after_s=world.pace.scale * rng.uniform(10, 40))
 
 
 def second_leader(world: World, rng: random.Random) -> None:
-    """Somebody starts another daemon on the same store; the first is deposed and does not know it yet."""
-    world.start_daemon(
-        1 if world.daemon_process is None or world.daemon_process.machine is world.daemon_machines[0] else 0
-    )
+    """Another daemon is started on the same store: it stands by, and leads as soon as it may."""
+    if not world.regressed:  # its own disk may remember less
+        world.start_daemon(_other_machine(world))
+
+
+def frozen_leader(world: World, rng: random.Random) -> None:
+    """The leader stands still, another one takes over, and the first wakes up in the middle of its sentence."""
+    process = world.daemon_process
+    if process is None or not process.alive or world.regressed:
+        return
+    process.freeze()
+    world.loop.call_outside(second_leader, world, rng, after_s=rng.uniform(0.1, 5))
+    world.loop.call_outside(process.thaw, after_s=world.pace.scale * rng.choice((6, 20, 60)))
+
+
+def cut_off_leader(world: World, rng: random.Random) -> None:
+    """The leader loses the store but not all of its agents and clients, and another one takes over."""
+    process = world.daemon_process
+    if process is not None and process.alive and not world.regressed:
+        name = process.machine.name
+        _block(world, [(name, "store"), ("store", name)], rng)
+        world.start_daemon(_other_machine(world))
+        lost = [end for end in world.network.ends if end.process is process and end.is_answering and rng.random() < 0.5]
+        world.loop.call_outside(lambda: [end.cut() for end in lost], after_s=world.pace.scale * rng.uniform(3, 10))
+
+
+def _other_machine(world: World) -> int:
+    return 1 if world.daemon_process is None or world.daemon_process.machine is world.daemon_machines[0] else 0
 
 
 # ---------------------------------------------------------------------- network
@@ -185,7 +268,7 @@ def _block(world: World, pairs: list[tuple[str, str]], rng: random.Random) -> No
         network.blocked.difference_update(pairs)
         network.flow()
 
-    world.loop.call_outside(heal, after_s=rng.choice((2, 9, 14, 40)) * rng.uniform(0.5, 1.5))
+    world.loop.call_outside(heal, after_s=world.pace.scale * rng.choice((2, 9, 14, 40)) * rng.uniform(0.5, 1.5))
 
 
 def cut_off_and_killed(world: World, rng: random.Random) -> None:
@@ -204,7 +287,28 @@ def cut_off_and_killed(world: World, rng: random.Random) -> None:
         world.network.blocked.difference_update(pairs)
         world.network.flow()
 
-    world.loop.call_outside(end, after_s=rng.uniform(0.5, 8))
+    world.loop.call_outside(end, after_s=world.pace.scale * rng.uniform(0.5, 8))
+
+
+def answered_and_powerless(world: World, rng: random.Random) -> None:
+    """Slow disks below the store, and then its power and the daemon's go while frames are applied and not yet synced."""
+    server, process = world.server, world.daemon_process
+    if process is None or not process.alive or server.process is None or not server.process.alive:
+        return
+    server.sync_s = 2.0
+
+    def end() -> None:
+        server.sync_s = 0.001
+        power_cut_server(world, rng)
+        process.kill()
+
+    world.loop.call_outside(end, after_s=rng.uniform(1, 12))
+
+
+def jumbled(world: World, rng: random.Random) -> None:
+    """Messages between daemon, agents and clients come twice and out of order."""
+    world.network.jumble = rng.choice((0.1, 0.5))
+    world.loop.call_outside(setattr, world.network, "jumble", 0.0, after_s=world.pace.scale * rng.uniform(5, 30))
 
 
 def cut(world: World, rng: random.Random) -> None:
@@ -216,7 +320,9 @@ def cut(world: World, rng: random.Random) -> None:
 
 def slow_network(world: World, rng: random.Random) -> None:
     world.network.delay_s = rng.choice((0.1, 1.0, 4.0))
-    world.loop.call_outside(lambda: setattr(world.network, "delay_s", 0.0), after_s=rng.uniform(2, 30))
+    world.loop.call_outside(
+        lambda: setattr(world.network, "delay_s", 0.0), after_s=world.pace.scale * rng.uniform(2, 30)
+    )
 
 
 # ---------------------------------------------------------------------- clocks and disks
@@ -224,21 +330,45 @@ def slow_network(world: World, rng: random.Random) -> None:
 
 def wall_clock(world: World, rng: random.Random) -> None:
     """Somebody or NTP sets a clock."""
-    machine = rng.choice([*world.nodes, *world.daemon_machines])
+    machine = rng.choice([*world.nodes, *world.daemon_machines, world.server.machine])
     machine.wall_offset_s += rng.choice((-86_400, -3600, -2, 2, 3600, 86_400))
 
 
 def slow_agent_disk(world: World, rng: random.Random) -> None:
     world.loop.disk_s = lambda: rng.uniform(0.0, 2.0)
-    world.loop.call_outside(lambda: setattr(world.loop, "disk_s", lambda: 0.0002), after_s=rng.uniform(2, 20))
+    world.loop.call_outside(
+        lambda: setattr(world.loop, "disk_s", lambda: 0.0002), after_s=world.pace.scale * rng.uniform(2, 20)
+    )
+
+
+def clock_rate(world: World, rng: random.Random) -> None:
+    """A quartz gets warm: that machine's seconds are up to two hundredths longer or shorter."""
+    machine = rng.choice([*world.nodes, *world.daemon_machines])
+    machine.run_at(1 + rng.uniform(-0.02, 0.02), world.loop.true_s)
+
+
+def full_agent_disk(world: World, rng: random.Random) -> None:
+    """Nothing can be written on that machine."""
+    node = rng.choice(world.nodes)
+    node.disk_is_full = True
+    world.loop.call_outside(setattr, node, "disk_is_full", False, after_s=world.pace.scale * rng.uniform(2, 40))
+
+
+def device_fails(world: World, rng: random.Random) -> None:
+    """One device is failed or suspect, and well again later."""
+    node, device = rng.choice(world.nodes), f"gpu-{rng.randrange(GPUS)}"
+    node.sick[device] = rng.choice(("failed", "failed", "suspect"))
+    world.loop.call_outside(node.sick.pop, device, None, after_s=world.pace.scale * rng.uniform(5, 120))
 
 
 FAULTS: dict[str, Callable[[World, random.Random], None]] = {
     fault.__name__: fault
     for fault in (
-        kill_daemon, freeze_daemon, kill_agent, freeze_agent, kill_shim, freeze_machine, reboot, power_cut,
-        kill_server, power_cut_server, freeze_server, slow_disk, full_server, second_leader,
-        partition, one_way, isolate, cut, cut_off_and_killed, slow_network, wall_clock, slow_agent_disk,
+        kill_daemon, freeze_daemon, kill_agent, freeze_agent, kill_shim, freeze_machine, reboot, power_cut, machine_gone,
+        kill_server, power_cut_server, freeze_server, slow_disk, full_server, replica_server, lost_answers,
+        regressed_store, second_leader, frozen_leader, cut_off_leader,
+        partition, one_way, isolate, cut, cut_off_and_killed, answered_and_powerless, slow_network, jumbled,
+        wall_clock, clock_rate, slow_agent_disk, full_agent_disk, device_fails,
     )
 }  # fmt: skip
 
@@ -249,10 +379,16 @@ def mend(world: World) -> None:
     world.network.blocked.clear()
     world.network.delay_s = 0.0
     world.network.flow()
-    world.server.sync_s, world.server.refusal = 0.001, ""
+    world.network.jumble = 0.0
+    server = world.server
+    server.sync_s, server.refusal, server.is_replica, server.answers_to_lose = 0.001, "", False, 0
     world.loop.disk_s = lambda: 0.0002
+    server.restore()
+    world.regressed = False
     for node in world.nodes:
         node.woke_s = min(node.woke_s, world.loop.true_s)
+        node.disk_is_full = False
+        node.sick.clear()
     for process in world.loop.processes:
         process.fuse = None
         if process.alive and process.frozen:

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 from hetsched.agent.attempts import Key
 from hetsched.agent.hunt import Marks
+from hetsched.agent.measuring import Total
 from hetsched.agent.records import Record
 from hetsched.agent.shim import lease
 from hetsched.agent.spawner import Ended, News, Started, Unclear
 from hetsched.agent.spool import key_of
 from tests.simulation.clockwork import CURRENT, Machine, Process
-
-LOOK_S = 5.0
+from tests.simulation.pace import Pace
 
 
 class Run:
@@ -60,19 +62,20 @@ class Truth:
         self.runs.pop(run.pid, None)
 
 
-WAKING_S = LOOK_S + 10.0 + 1.0
-"""After standing still: the shims' next look, the longest grace of any task here, and a little."""
-
-
 class Node(Machine):
     """A machine with devices. `devices_of`: what an attempt was given, noted when its agent was told."""
 
-    def __init__(self, name: str, truth: Truth, rate: float) -> None:
+    def __init__(self, name: str, truth: Truth, rate: float, pace: Pace) -> None:
         super().__init__(name, rate)
         self.truth = truth
+        self.pace = pace
         self.boots = 1
         self.shims: dict[int, Shim] = {}
         self.devices_of: dict[Key, tuple[tuple[str, int], ...]] = {}
+        self.sick: dict[str, str] = {}  # device → its health, where that is not good
+        self.disk_is_full = False
+        self.dark_since_s = 0.0
+        self.held: Callable[[], list[Key]] = list  # what its agent takes to be alive
         self.woke_s = float("-inf")  # true time; inf: it stands still now
 
     @property
@@ -81,7 +84,7 @@ class Node(Machine):
 
     def stands_still(self, now_s: float) -> bool:
         """Or has just woken up: what runs here does nothing, or is about to be ended, and no lease can change that."""
-        return now_s < self.woke_s + WAKING_S
+        return now_s < self.woke_s + self.pace.waking_s
 
     def lose_power(self) -> None:
         """Nothing lives here any more; the disk stays."""
@@ -127,6 +130,9 @@ class Shim:
         self.process.loop.call_outside(self.process.kill)
 
     async def _work(self) -> None:
+        if self.node.disk_is_full:
+            self._tell(Ended(self._number, False, None, "cannot_start: No space left on device", True))
+            return
         try:
             self.directory.mkdir()
         except FileExistsError:
@@ -142,6 +148,8 @@ class Shim:
         await asyncio.sleep(0.002)
         end = await self._run(life)
         code = -1 if end.exit_code is None else end.exit_code
+        while self.node.disk_is_full:
+            await asyncio.sleep(1.0)
         with life.open("a") as file:
             file.write(f"ended {end.succeeded:d} {code} 0 0.0 {end.reason}\n")
         self._tell(end)
@@ -157,8 +165,9 @@ class Shim:
         run = Run(self.node, key, self.node.devices_of.get(key, ()), next(self.node.truth.pids), forks == "forks")
         self.run_of_task = run
         self.node.truth.begin(run, loop.true_s)
-        with life.open("a") as file:
-            file.write(f"started {run.pid} 0.0\n")
+        if not self.node.disk_is_full:
+            with life.open("a") as file:
+                file.write(f"started {run.pid} 0.0\n")
         self._tell(Started(self._number, (self.pid, 1), run.pid, 0.0))
         begun_s = loop.time()
         limit_s = None if record.time_limit_s is None else begun_s + record.time_limit_s
@@ -171,7 +180,7 @@ class Shim:
             if why is not None and kill_s is None:
                 reason = why[0]
                 kill_s = now_s + (why[1] if stubborn == "stubborn" else min(why[1], 0.05))
-            wakes = [end_s, now_s + LOOK_S]
+            wakes = [end_s, now_s + self.node.pace.look_s]
             wakes += [lease.read_deadline(self._lease) / 1e9, limit_s or end_s] if kill_s is None else [kill_s]
             wake_s = min(wakes)
             self._nudged.clear()
@@ -316,6 +325,26 @@ def _send(pid: int, number: int) -> None:
     run = _node().truth.runs.get(pid)
     if run is not None:
         run.machine.truth.end(run)
+
+
+def disk_of(write: Callable[..., None]) -> Callable[..., None]:
+    """A function that writes, on a disk that may be full."""
+
+    def guarded(*args: Any, **options: Any) -> None:
+        process = CURRENT.get()
+        if process is not None and isinstance(process.machine, Node) and process.machine.disk_is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(*args, **options)
+
+    return guarded
+
+
+def measure(pids: Mapping[Key, int], cgroup: Path | None) -> dict[Key, Total]:
+    """Stands for `measuring.measure`: a busy core and a GiB for each that lives."""
+    process = CURRENT.get()
+    assert process is not None
+    now_ns = round(process.loop.time() * 1e9)
+    return {key: Total(now_ns, 1 << 30) for key, pid in pids.items() if pid in _node().truth.runs}
 
 
 processes = SimpleNamespace(send=_send, boot_id=lambda: _node().boot_id)

@@ -18,6 +18,9 @@ from tests.simulation.clockwork import CURRENT, Process, VirtualLoop
 WINDOW = 512
 """Messages on their way in one direction before `send` waits."""
 
+GREETINGS = 2
+"""First messages of either side, which no disorder touches: an agent's hello opens the line, as the web socket's own handshake does."""
+
 Handler = Callable[["End"], Coroutine[Any, Any, None]]
 
 
@@ -35,6 +38,11 @@ class End:
         self._on_way: deque[Any] = deque()  # towards this side
         self._room: asyncio.Future[None] | None = None  # of a sender that waits for this side
         self._last_s = 0.0
+        self._sent = 0
+        self.is_answering = False  # the side that was dialled
+
+    def machines(self) -> tuple[str, str]:
+        return self.process.machine.name, self.peer.process.machine.name
 
     async def send(self, data: Any) -> None:
         """Raises ConnectionError when this side knows that it is cut."""
@@ -95,13 +103,15 @@ _END = object()
 class Network:
     """`latency_s` of a message; `blocked`: directions (from machine, to machine) in which nothing arrives."""
 
-    def __init__(self, loop: VirtualLoop, rng: random.Random) -> None:
+    def __init__(self, loop: VirtualLoop, rng: random.Random, store: str = "store") -> None:
         self.loop = loop
+        self.store = store  # the machine whose lines keep TCP's order even then: its client counts answers
         self.rng = rng
         self.blocked: set[tuple[str, str]] = set()
         self.dark: set[str] = set()  # machines without power
         self.ends: list[End] = []
         self.delay_s = 0.0  # more, for everything
+        self.jumble = 0.0  # chance of a message to come twice, and to change places with the one before
         self._listeners: dict[str, tuple[Process, Handler]] = {}
 
     def listen(self, address: str, process: Process, handler: Handler) -> None:
@@ -127,6 +137,7 @@ class Network:
             await asyncio.sleep(1.0)
         near, far = End(self, here), End(self, process)
         near.peer, far.peer = far, near
+        far.is_answering = True
         for end in (near, far):
             self.ends.append(end)
             end.process.at_death.append(end.shut)
@@ -140,8 +151,22 @@ class Network:
         loop, receiver = self.loop, sender.peer
         at_s = max(receiver._last_s, loop.true_s + self._latency_s())
         receiver._last_s = at_s + 1e-6
-        receiver._on_way.append(data)
+        on_way = receiver._on_way
+        on_way.append(data)
+        sender._sent += 1
         loop.call_outside(self._deliver, receiver, after_s=at_s - loop.true_s)
+        if self.jumble and sender._sent > GREETINGS and data is not _END and self.store not in sender.machines():
+            if self.rng.random() < self.jumble:
+                on_way.append(data)
+                loop.call_outside(self._deliver, receiver, after_s=at_s + self._latency_s() - loop.true_s)
+            if len(on_way) > 1 and self.rng.random() < self.jumble:
+                on_way[-1], on_way[-2] = on_way[-2], on_way[-1]
+
+    def hang_up(self, process: Process) -> None:
+        """That process ends whatever others have opened to it."""
+        for end in self.ends:
+            if end.process is process and end.is_answering:
+                end.shut()
 
     def flow(self) -> None:
         """What was stuck and is not any more is on its way again."""
@@ -158,6 +183,8 @@ class Network:
             receiver.arrive(receiver._on_way.popleft())
 
     def _is_blocked(self, sender: Process, receiver: Process) -> bool:
+        if not self.blocked and not self.dark:
+            return False
         pair = (sender.machine.name, receiver.machine.name)
         return pair in self.blocked or pair[0] in self.dark or pair[1] in self.dark
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.simulation import faults
-from tests.simulation.auditor import TERMINAL, Violation
 from tests.simulation.clients import Client
 from tests.simulation.clockwork import Nothing
+from tests.simulation.coverage import Met
 from tests.simulation.faults import Fault
+from tests.simulation.laws import Violation
+from tests.simulation.pace import DENSE, Pace
 from tests.simulation.world import World, simulated
 
-LOOK_S = 1.0
-REST_S = 4 * 3600.0
+REST_S = 1.5 * 3600.0
 """Longest the world may need after the last fault until everything has ended."""
 
 Mutate = Callable[[], Callable[[], None]]
@@ -33,6 +35,7 @@ class Verdict(NamedTuple):
     turns: int
     epochs: int
     struck: Counter[str]
+    met: Met
     trace: int
 
     @property
@@ -40,11 +43,17 @@ class Verdict(NamedTuple):
         return not self.law
 
 
-def run(seed: int, hours: float = 1.0, plan: list[Fault] | None = None, mutate: Mutate | None = None) -> Verdict:
+def run(
+    seed: int,
+    hours: float = 1.0,
+    plan: list[Fault] | None = None,
+    mutate: Mutate | None = None,
+    pace: Pace = DENSE,
+) -> Verdict:
     """Simulate; what breaks is in the verdict."""
-    plan = faults.plan(seed, hours) if plan is None else plan
+    plan = faults.plan(seed, hours, pace.fault_s) if plan is None else plan
     struck: Counter[str] = Counter()
-    with simulated(seed, mutate) as world:
+    with simulated(seed, pace, mutate) as world:
         law = sentence = ""
         try:
             world.loop.run_until_complete(_live(world, seed, hours, plan, struck))
@@ -63,6 +72,7 @@ def run(seed: int, hours: float = 1.0, plan: list[Fault] | None = None, mutate: 
             world.turns,
             world.epochs_opened,
             struck,
+            world.met,
             hash((world.loop.true_s, world.turns, sum(process.steps for process in world.loop.processes))),
         )
 
@@ -72,16 +82,31 @@ async def _live(world: World, seed: int, hours: float, plan: list[Fault], struck
     world.start_daemon()
     for number in range(len(world.nodes)):
         world.start_agent(number)
-    clients = [Client(world, f"c{number}", f"client {seed} {number}", 12.0) for number in range(3)]
+    clients = [Client(world, f"c{number}", f"client {seed} {number}") for number in range(3)]
+    clients.append(Client(world, "watcher", f"watcher {seed}", watches=True))
     ahead = sorted(plan, reverse=True)
+
+    def strike(fault: Fault) -> None:
+        world.meet(fault.name)
+        struck[fault.name] += 1
+        faults.strike(world, fault)
+        for client in clients:
+            client.stir()
+
     end_s = hours * 3600
+    judge_s = 0.0
     while world.loop.true_s < end_s:
         while ahead and ahead[-1].at_s <= world.loop.true_s:
             fault = ahead.pop()
-            faults.strike(world, fault)
-            struck[fault.name] += 1
-        await asyncio.sleep(LOOK_S)
+            if fault.when:
+                world.at_state(fault.when, functools.partial(strike, fault))
+            else:
+                strike(fault)
+        await asyncio.sleep(world.pace.scale)
         _supervise(world)
+        if world.loop.true_s >= judge_s:
+            judge_s = world.loop.true_s + 60.0 * world.pace.scale
+            world.judge()
     faults.mend(world)
     for client in clients:
         client.stopping = True
@@ -92,8 +117,12 @@ def _supervise(world: World) -> None:
     """Start again what has died, a second later; raise what broke."""
     if world.loop.broken is not None:
         raise world.loop.broken
-    if world.daemon_process is None or not world.daemon_process.alive:
+    if not any(process.alive for process in world.daemons.values()):
+        if world.loop.true_s - world.opened_s > world.pace.longest_s:
+            raise Violation("I12", f"no daemon has come up for {world.pace.longest_s:.0f} s: {world.last_words}")
         world.start_daemon(0)
+    elif world.daemon_process is not None and world.daemon_process.alive:
+        world.opened_s = world.loop.true_s
     for number, node in enumerate(world.nodes):
         if not world.agents[node.name].alive and node.name not in world.network.dark:
             world.start_agent(number)
@@ -101,39 +130,50 @@ def _supervise(world: World) -> None:
 
 async def _come_to_rest(world: World, clients: list[Client]) -> None:
     """Until all that was accepted has ended; then judge."""
-    until_s = world.loop.true_s + REST_S
+    until_s = world.loop.true_s + REST_S * world.pace.scale
+    over: set[str] = set()
     while world.loop.true_s < until_s:
         await asyncio.sleep(10.0)
         _supervise(world)
-        if world.daemon is None or not world.daemon_process.alive:  # type: ignore[union-attr]
-            continue
-        states = world.states()
-        if all(states.get(task, ("", 0))[0] in TERMINAL for task in world.audit.acknowledged):
+        if world.daemon_process is not None and world.daemon_process.alive:
+            over.update(task for task in world.audit.acknowledged.keys() - over if world.has_ended(task))
+        if not world.audit.acknowledged.keys() - over and all(client.is_done for client in clients):
             break
-    await asyncio.sleep(60.0)
+    await asyncio.sleep(60.0 * world.pace.scale)
     daemon = world.daemon
     assert daemon is not None
     daemon.scheduler.core.check()
     world.audit.at_rest(world.states())
+    world.audit.nobody_holds([(node.name, key) for node in world.nodes for key in node.held()])
+    world.judge()
     if world.server.disk.state.head.seq == daemon.store.position.seq:  # type: ignore[union-attr]
         live, again = daemon.scheduler.digest(), world.replayed_digest()
         if live != again:
             raise Violation("I11", "what the journal replays to is not what lives")
 
 
+def kill_at(seed: int, who: str, step: int, state: str = "placed") -> Verdict:
+    """A small world in which the daemon or an agent dies at its `step`-th callback after a task came into that state."""
+    plan = [Fault(60.0, f"kill_{who}@{step}", "", state)]
+    return run(seed, 0.04, plan)
+
+
 # ---------------------------------------------------------------------- after a violation
 
 
-def shrink(seed: int, hours: float, law: str, mutate: Mutate | None = None, patience_s: float = 120.0) -> list[Fault]:
+def shrink(
+    seed: int, hours: float, mutate: Mutate | None = None, patience_s: float = 120.0, pace: Pace = DENSE
+) -> list[Fault]:
     """A smaller plan that breaks the same law: halves, then quarters, … are left out as long as it still does."""
-    plan = faults.plan(seed, hours)
+    plan = faults.plan(seed, hours, pace.fault_s)
     until = time.monotonic() + patience_s
     parts = 2
+    kind = _kind(run(seed, hours, plan, mutate, pace))
     while len(plan) > 1 and parts <= len(plan) and time.monotonic() < until:
         size = max(1, len(plan) // parts)
         for start in range(0, len(plan), size):
             less = plan[:start] + plan[start + size :]
-            if run(seed, hours, less, mutate).law == law:
+            if _kind(run(seed, hours, less, mutate, pace)) == kind:
                 plan, parts = less, max(2, parts - 1)
                 break
         else:
@@ -141,8 +181,13 @@ def shrink(seed: int, hours: float, law: str, mutate: Mutate | None = None, pati
     return plan
 
 
-def command(seed: int, hours: float, plan: list[Fault]) -> str:
+def _kind(verdict: Verdict) -> str:
+    """The law, and of a crash also which."""
+    return verdict.sentence.split(":")[0] if verdict.law == "crash" else verdict.law
+
+
+def command(seed: int, hours: float, plan: list[Fault], pace: Pace = DENSE) -> str:
     """What to type to see it again."""
-    whole: list[Any] = faults.plan(seed, hours)
+    whole: list[Any] = faults.plan(seed, hours, pace.fault_s)
     keep = ",".join(str(whole.index(fault)) for fault in plan)
-    return f"python -m tests.simulation --seed {seed} --hours {hours:g} --keep {keep}"
+    return f"python -m tests.simulation --pace {pace.name} --seed {seed} --hours {hours:g} --keep {keep}"

@@ -5,13 +5,22 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import faults
-from tests.simulation.mutants import applied
-from tests.simulation.run import run
+from tests.simulation.coverage import Met, missing
+from tests.simulation.hunt import hunt_one
+from tests.simulation.kills import KILLED_BY
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.pace import CALM, DENSE, Pace
+from tests.simulation.run import kill_at, run
+
+QUICK = [name for name, kill in KILLED_BY.items() if kill.hours < 0.3]
+"""Mutants that show at once, and are hunted again by default."""
 
 
-@pytest.mark.parametrize("seed", [1, 4])
-def test_whatever_breaks_nothing_acknowledged_is_lost_and_nothing_runs_twice(seed: int) -> None:
-    verdict = run(seed, hours=0.12)
+@pytest.mark.parametrize(("pace", "seed", "hours"), [(DENSE, 1, 0.2), (DENSE, 4, 0.2), (CALM, 2, 1.0)])
+def test_whatever_breaks_nothing_acknowledged_is_lost_and_nothing_runs_twice(
+    pace: Pace, seed: int, hours: float
+) -> None:
+    verdict = run(seed, hours, pace=pace)
     assert verdict.clean, verdict.sentence
     assert verdict.tasks > 20 and verdict.struck
 
@@ -21,18 +30,54 @@ def test_the_same_seed_is_the_same_world() -> None:
 
 
 def test_a_plan_may_lose_any_of_its_faults() -> None:
-    plan = faults.plan(4, 1.0)
-    assert plan == faults.plan(4, 1.0)
-    assert {fault.name for seed in range(20) for fault in faults.plan(seed, 1.0)} == set(faults.FAULTS)
+    plan = faults.plan(4, 1.0, DENSE.fault_s)
+    assert plan == faults.plan(4, 1.0, DENSE.fault_s)
+    planned = [fault for seed in range(40) for fault in faults.plan(seed, 1.0, DENSE.fault_s)]
+    assert {fault.name for fault in planned} == set(faults.FAULTS)
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("seed", range(1, 41))
-def test_half_an_hour_of_faults(seed: int) -> None:
-    verdict = run(seed, hours=0.5)
+@pytest.mark.parametrize("who", ["daemon", "agent"])
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 8, 13, 21, 34])
+def test_it_may_die_at_any_step_after_a_task_was_placed(who: str, step: int) -> None:
+    verdict = kill_at(step, who, step)
     assert verdict.clean, verdict.sentence
 
 
-def test_the_auditor_can_say_no() -> None:
-    """The whole table of deliberate bugs: `python -m tests.simulation --mutants`."""
-    assert not run(1, hours=0.1, plan=[], mutate=applied("stops_are_not_obeyed")).clean
+def test_what_was_killed_is_a_mutant() -> None:
+    assert KILLED_BY.keys() <= MUTANTS.keys() and len(KILLED_BY) >= 25
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_auditor_says_no(name: str) -> None:
+    """To these it does so soon; to all by `-m faults`, and by `python -m tests.simulation --mutants`. Another world may be needed than then."""
+    kill, _ = hunt_one(name, 4.0, KILLED_BY[name].seed)
+    assert kill is not None
+
+
+# ---------------------------------------------------------------------- long
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", KILLED_BY)
+def test_the_auditor_says_no_in_the_end(name: str) -> None:
+    kill, _ = hunt_one(name, 500.0, KILLED_BY[name].seed)
+    assert kill is not None
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("who", ["daemon", "agent"])
+def test_it_may_die_at_every_step(who: str) -> None:
+    for step in range(1, 401):
+        verdict = kill_at(step % 7, who, step)
+        assert verdict.clean, f"step {step}: {verdict.sentence}"
+
+
+@pytest.mark.faults
+def test_hundreds_of_hours_stay_clean_and_every_fault_meets_every_state() -> None:
+    met = Met()
+    for pace, seeds, hours in ((DENSE, range(1, 61), 1.0), (CALM, range(1, 61), 4.0)):
+        for seed in seeds:
+            verdict = run(seed, hours, pace=pace)
+            assert verdict.clean, f"{pace.name}, seed {seed}: {verdict.sentence}"
+            met.update(verdict.met)
+    assert not missing(met, faults.FAULTS)

@@ -13,111 +13,163 @@ import logging
 import random
 import shutil
 import tempfile
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 import hetsched.agent.agent as agent_module
 import hetsched.agent.hunt as hunt_module
 import hetsched.agent.link as link_module
+import hetsched.agent.measuring as measuring_module
 import hetsched.agent.runner as runner_module
+import hetsched.agent.shim.files as files_module
+import hetsched.daemon.standby as standby_module
 import hetsched.store.journal as journal_module
-from hetsched import wire
-from hetsched.agent.agent import Agent
-from hetsched.agent.attempts import Key
+from hetsched._core import CLAIMING
+from hetsched.agent.ledger import Ledger
 from hetsched.agent.main import agent_directory
 from hetsched.config import Config, from_mapping
 from hetsched.daemon.clock import Clock
 from hetsched.daemon.daemon import Daemon
-from hetsched.daemon.recover import recover
-from hetsched.errors import HetschedError
-from hetsched.model import DeviceSpec, NodeSpec, parse_submission
+from hetsched.daemon.recover import Followed, Recovered, recover_prefix, take_over
+from hetsched.daemon.standby import Standby
+from hetsched.errors import Deposed, HetschedError
+from hetsched.model import State, parse_submission
 from hetsched.scheduler import Scheduler
-from hetsched.scheduler.messages import Cancel, Submit
+from hetsched.scheduler.lifecycle import CODE_OF_STATE
+from hetsched.scheduler.messages import Cancel, Finish, Submit
+from hetsched.store.base import Led
 from hetsched.store.identity import Identity
 from hetsched.store.journal import Journal
+from hetsched.store.succession import Candidate
 from tests.simulation import kernel
+from tests.simulation.agents import ClientSocket, SimulatedAgent, SimulatedDevices
 from tests.simulation.auditor import Auditor
-from tests.simulation.clockwork import CURRENT, Machine, Process, VirtualLoop, VirtualTime, virtual_time
+from tests.simulation.clockwork import Machine, Process, VirtualLoop, VirtualTime, virtual_time
+from tests.simulation.coverage import Met
 from tests.simulation.kernel import Node
+from tests.simulation.laws import LIVE, TERMINAL
 from tests.simulation.network import End, Network
-from tests.simulation.server import RemoteBackend, Server
+from tests.simulation.pace import DENSE, Pace
+from tests.simulation.server import RemoteBackend, RemoteRenewer, RemoteSuccession, Server, SimulatedTenure
 
 DAEMON = "daemon"
-CONFIG: dict[str, Any] = {
-    "agent": {"lease": 10.0, "heartbeat": 3.0, "pull_every": 20.0, "allow_root": True, "default_user": ""},
-    "store": {"snapshot_every": 120.0},
-    "health": {"auto_cordon": False},
-    "gang": {"repair": 20.0},
-}
+NOT_ENDED = ",".join(("held", "queued", "backoff", *LIVE))
 NODES = 3
-GPUS = 4
 
 
 class World:
     """`seed` of everything that is not a fault. Ends with `close`."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, pace: Pace = DENSE) -> None:
+        self.pace = pace
         self.rng = random.Random(f"world {seed}")
         self.loop = VirtualLoop()
         self.directory = Path(
             tempfile.mkdtemp(prefix="hetsched-simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         )
-        self.audit = Auditor()
+        self.audit = Auditor(pace.repair_s)
         self.network = Network(self.loop, random.Random(f"network {seed}"))
-        self.config: Config = from_mapping(CONFIG, simulated=False)
+        self.config: Config = from_mapping(pace.config(), simulated=False)
         self.server = Server(
             self.loop, self.network, Machine("store"), random.Random(f"server {seed}"), self.audit.appended
         )
-        self.nodes = [Node(f"n{i}", self.audit.truth, 1 + self.rng.uniform(-0.01, 0.01)) for i in range(NODES)]
+        self.nodes = [Node(f"n{i}", self.audit.truth, 1 + self.rng.uniform(-0.01, 0.01), pace) for i in range(NODES)]
         self.daemon_machines = [Machine("d0", 1 + self.rng.uniform(-0.01, 0.01)), Machine("d1")]
         self.desk = Machine("clients")
         self.daemon: Daemon | None = None
-        self.daemon_process: Process | None = None
+        self.daemon_process: Process | None = None  # of the one that led last
+        self.daemons: dict[int, Process] = {}  # by machine
         self.agents: dict[str, Process] = {}
         self.turns = 0
+        self._moments: list[tuple[str, Callable[[], None]]] = []
         self.epochs_opened = 0
+        self.last_words = ""  # of a daemon that ended by itself
+        self.opened_s = 0.0  # when one was last seen with its store open
+        self.began_s = 0.0  # when the present one opened it
+        self.met: Met = Counter()
+        self.regressed = False
+        self.spoken_of: deque[str] = deque(maxlen=6)  # tasks that some client has asked something of just now
 
     # ------------------------------------------------------------------ daemon
 
     def start_daemon(self, machine: int = 0) -> None:
-        process = Process(self.loop, self.daemon_machines[machine], "daemon")
-        self.daemon_process = process
+        """Unless that machine's directory is locked: a daemon lives there, or is frozen."""
+        if machine in self.daemons and self.daemons[machine].alive:
+            return
+        process = self.daemons[machine] = Process(self.loop, self.daemon_machines[machine], "daemon")
         process.at_death.append(lambda: self.network.leaves(DAEMON, process))
         process.run(self._watch(lambda: self._daemon_life(process, machine), process))
 
     async def _watch(self, life: Callable[[], Awaitable[None]], process: Process) -> None:
         """The supervisor's half: what ends by itself, or breaks."""
         try:
-            with contextlib.suppress(HetschedError):  # a store lost, a leader deposed: what `main` ends with
-                await life()
+            await life()
+        except HetschedError as error:  # a store lost: what `main` ends with
+            self.last_words = str(error)
         finally:
             self.loop.call_outside(process.kill)
 
     async def _daemon_life(self, process: Process, machine: int) -> None:
+        """Who is deposed stands by and may lead again."""
         directory = self.directory / f"daemon{machine}"
         directory.mkdir(exist_ok=True)
-        store = Journal(
-            RemoteBackend(self.network), self.config.store, Identity(directory / "identity.json", "simulated")
-        )
-        try:
-            scheduler, opened = await recover(self.config, store)
-            daemon = Daemon(self.config, scheduler, store, cluster_id=opened.cluster_id)
-            scheduler.core.check()
-            self.epochs_opened += 1
-            turning = asyncio.create_task(daemon.turns.run())
-            daemon.expect_nodes()
-            self.daemon = daemon
-            self.network.listen(DAEMON, process, lambda end: self._serve(daemon, end))
-            await asyncio.wait([turning, store.failed], return_when=asyncio.FIRST_COMPLETED)
-            self.network.leaves(DAEMON, process)
-            daemon.links.close()
-            if turning.done():
-                turning.result()
-        finally:
-            await store.close()
+        name = process.machine.name
+        candidate = Candidate(name, name, f"http://{name}", self.config.store.lease)
+        while True:
+            backend = RemoteBackend(self.network)
+            identity = Identity(directory / "identity.json", "simulated")
+            store = Journal(
+                backend,
+                self.config.store,
+                identity,
+                succession=RemoteSuccession(backend),
+                renewer=lambda: RemoteRenewer(self.network),
+                candidate=candidate,
+            )
+            try:
+                await self._lead(process, store, await self._our_turn(store))
+            except Deposed:
+                continue
+            finally:
+                await store.close()
+
+    async def _our_turn(self, store: Journal) -> Recovered:
+        followed: Followed | None = None
+        while True:
+            try:
+                found = await (recover_prefix(self.config, store) if followed is None else take_over(store, followed))
+                if found.damage is not None:
+                    raise found.damage
+                return found
+            except Led as led:
+                followed = await Standby(self.config, store, None, followed, led.leader, Counter()).follow()
+
+    async def _lead(self, process: Process, store: Journal, found: Recovered) -> None:
+        daemon = Daemon(self.config, found.scheduler, store, cluster_id=found.opened.cluster_id)
+        daemon.scheduler.core.check()
+        self.epochs_opened += 1
+        self.opened_s = self.began_s = self.loop.true_s
+        self._tell_ledger(daemon)
+        turning = asyncio.create_task(daemon.turns.run())
+        daemon.expect_nodes()
+        self.daemon, self.daemon_process = daemon, process
+        self.network.listen(DAEMON, process, lambda end: self._serve(daemon, end))
+        await asyncio.wait([turning, store.failed], return_when=asyncio.FIRST_COMPLETED)
+        self.network.leaves(DAEMON, process)
+        daemon.links.close()
+        self.network.hang_up(process)
+        turning.cancel()
+        await asyncio.gather(turning, return_exceptions=True)
+        if store.failed.done():
+            raise store.failed.result()
+        turning.result()
+
+    def _tell_ledger(self, daemon: Daemon) -> None:
+        core, rows = daemon.scheduler.core, _all_tasks(daemon, NOT_ENDED)
+        claiming = {row["id"] for row in rows if core.task(core.find(row["id"].encode())).flags & CLAIMING}
+        self.audit.ledger.recovered(rows, claiming, daemon.view.devices(), lambda task: str(daemon.state_of(task)))
 
     async def _serve(self, daemon: Daemon, end: End) -> None:
         first = await end.receive()
@@ -138,13 +190,17 @@ class World:
 
     async def _do(self, daemon: Daemon, verb: str, *args: Any) -> Any:
         """Thin, as the handlers of `hetsched.api` are."""
+        daemon.require_lead()
         match verb:
             case "submit":
                 submission = parse_submission(json.loads(args[0]), daemon.task_defaults)
-                reply = await daemon.submit(Submit(submission=submission, actor="client"), len(submission.items))
+                asked = Submit(submission=submission, actor="client", idempotency_key=args[1] or None)
+                reply = await daemon.submit(asked, len(submission.items))
                 return ("ok", reply.ids, reply.rejected)
             case "cancel":
                 return ("ok", await daemon.ask(Cancel(ids=(args[0],), actor="client")))
+            case "finish":
+                return ("ok", await daemon.ask(Finish(task=args[0], attempt=args[1], succeeded=True, actor="client")))
             case "get":
                 row = daemon.view.task(args[0])
                 await daemon.settled()
@@ -163,22 +219,80 @@ class World:
         directory = agent_directory(self.directory, node.name)
         agent = SimulatedAgent(node, self.config, directory)
         process.at_death.append(agent.let_go)
+        node.held = agent.runner.attempts.alive
         await agent.open()
         await agent.run()
 
     # ------------------------------------------------------------------ the end
 
-    def states(self) -> dict[str, tuple[str, int]]:
+    def states(self) -> dict[str, str]:
         """Of all tasks that the daemon knows."""
         assert self.daemon is not None
-        out: dict[str, tuple[str, int]] = {}
-        cursor = None
-        while True:
-            page = self.daemon.view.tasks(limit=1000, cursor=cursor)
-            out.update({row["id"]: (row["state"], len(row.get("attempts", ()))) for row in page["tasks"]})
-            cursor = page["next"]
-            if cursor is None:
-                return out
+        return {row["id"]: row["state"] for row in _all_tasks(self.daemon)}
+
+    def remembered_seq(self) -> int:
+        """What the first daemon's own disk knows to be confirmed."""
+        path = self.directory / "daemon0" / "identity.json"
+        return int(json.loads(path.read_bytes())["seq"]) if path.exists() else 0
+
+    def has_ended(self, task: str) -> bool:
+        """By the daemon that leads."""
+        return self.daemon is not None and str(self.daemon.state_of(task)) in TERMINAL
+
+    def at_state(self, state: str, call: Callable[[], None]) -> None:
+        """Call as soon as a task is in that state, by a turn that has just been let out; after a while anyway."""
+        waiting = (state, call)
+
+        def at_last() -> None:
+            if waiting in self._moments:
+                self._moments.remove(waiting)
+                call()
+
+        self._moments.append(waiting)
+        self.loop.call_outside(at_last, after_s=30.0 * self.pace.scale)
+
+    def released(self, daemon: Daemon) -> None:
+        """A turn of that daemon is durable and about to be let out."""
+        self.turns += 1
+        if self._moments and daemon is self.daemon:
+            counts = daemon.scheduler.core.counts()
+            for waiting in list(self._moments):
+                if counts[CODE_OF_STATE[State(waiting[0])]]:
+                    self._moments.remove(waiting)
+                    self.loop.call_outside(waiting[1])
+
+    def meet(self, fault: str) -> None:
+        """A fault strikes: note which states of tasks it meets."""
+        if self.daemon is not None:
+            for state, count in self.daemon.view.cluster()["tasks"].items():
+                self.met[fault, state] += count > 0
+
+    def judge(self) -> None:
+        """What is counted and what is; only where nothing is under way that the auditor has not heard."""
+        daemon, process = self.daemon, self.daemon_process
+        if daemon is None or process is None or not process.alive or process.frozen or daemon.turns._unreleased:
+            return
+        view, metrics = daemon.view, daemon.metrics
+        rows = _all_tasks(daemon, NOT_ENDED)
+        now_s = self.loop.true_s
+        self.audit.look_around(now_s)
+        for node in self.nodes:
+            since_s = max(node.dark_since_s, self.began_s)
+            if node.name in self.network.dark and now_s - since_s > self.pace.gone_s:
+                known = daemon.scheduler.books.cluster.by_name.get(node.name)
+                promised = 0 if known is None else len(daemon.scheduler.core.claims_on(known.slot))
+                self.audit.gone(node.name, now_s - since_s, [row for row in rows if row["state"] in LIVE], promised)
+        self.audit.ledger.judge_counters(
+            {
+                "rows": rows,
+                "tasks": view.cluster()["tasks"],
+                "queues": view.queues(),
+                "devices": view.devices(),
+                "accepted": _value(metrics.tasks_accepted),
+                "attempts": _value(metrics.attempts),
+            }
+        )
+        self.audit.ledger.overdue(self.loop.true_s)
 
     def replayed_digest(self) -> int:
         """Of a scheduler rebuilt from what the server's disk holds."""
@@ -207,87 +321,26 @@ class World:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-class SimulatedAgent(Agent):
-    """The real agent on a simulated machine."""
-
-    def __init__(self, node: Node, config: Config, directory: Path) -> None:
-        self._node = node
-        super().__init__(node.name, config, directory, _Address(), None)  # type: ignore[arg-type]
-
-    def order(self, message: Any) -> None:
-        if isinstance(message, wire.Start):
-            self._node.devices_of[Key(message.task, message.attempt)] = message.devices
-        super().order(message)
-
-    def let_go(self) -> None:
-        """What the kernel does at the agent's death: descriptors, locks."""
-        self._lease.close()
-        self._identity.close()
+def _value(counter: Any) -> int:
+    """Over all labels."""
+    return sum(int(sample.value) for sample in counter.collect()[0].samples if sample.name.endswith("_total"))
 
 
-class _Address:
-    last_url = "simulated:"
-
-    def find(self) -> tuple[str, str]:
-        return "simulated:", "token"
-
-    def leave(self, leader: str) -> None:
-        """There is one daemon."""
-
-
-class SimulatedDevices:
-    """Stands for `agent.devices.Devices`."""
-
-    def __init__(self, name: str, config: Config, directory: Path, fake: str | None) -> None:
-        process = CURRENT.get()
-        assert process is not None and isinstance(process.machine, Node)
-        self._node = process.machine
-        from hetsched.agent.isolation import visible_by_kind
-
-        self.visible = {f"gpu-{i}": visible_by_kind("gpu", i) for i in range(GPUS)}
-
-    async def open(self) -> None:
-        await asyncio.sleep(0.01)
-
-    def node(self) -> NodeSpec:
-        devices = tuple(DeviceSpec(id=f"gpu-{i}", kind="gpu", model="A100", memory_bytes=40 << 30) for i in range(GPUS))
-        return NodeSpec(
-            name=self._node.name, cpu_milli=32_000, memory_bytes=128 << 30, devices=devices, boot_id=self._node.boot_id
-        )
-
-    def readings(self) -> tuple[wire.DeviceReading, ...]:
-        return tuple(wire.DeviceReading(f"gpu-{i}", "healthy", utilization_percent=50.0) for i in range(GPUS))
-
-    def report(self) -> wire.Report:
-        return wire.Report(self.readings())
-
-    async def run(self, push: Any, changed: Any) -> None:
-        await asyncio.Event().wait()
-
-    def close(self) -> None:
-        return None
-
-
-class _Socket:
-    """An `End` as aiohttp's client socket."""
-
-    def __init__(self, end: End) -> None:
-        self._end = end
-
-    async def send_bytes(self, data: bytes) -> None:
-        await self._end.send(data)
-
-    async def receive(self) -> aiohttp.WSMessage:
-        data = await self._end.receive()
-        if data is None:
-            return aiohttp.WSMessage(aiohttp.WSMsgType.CLOSED, None, None)
-        return aiohttp.WSMessage(aiohttp.WSMsgType.BINARY, data, None)
+def _all_tasks(daemon: Daemon, state: str | None = None) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        page = daemon.view.tasks(limit=10_000, cursor=cursor, state=state)
+        rows += page["tasks"]
+        cursor = page["next"]
+        if cursor is None:
+            return rows
 
 
 @contextlib.contextmanager
-def simulated(seed: int, mutate: Callable[[], Callable[[], None]] | None = None) -> Iterator[World]:
+def simulated(seed: int, pace: Pace = DENSE, mutate: Callable[[], Callable[[], None]] | None = None) -> Iterator[World]:
     """A world in which hetsched's hands are replaced by simulated ones. `mutate` breaks the protocol on purpose; its answer mends it."""
-    world = World(seed)
+    world = World(seed, pace)
     undo: list[Callable[[], None]] = []
 
     def put(place: Any, name: str, value: Any) -> None:
@@ -300,16 +353,17 @@ def simulated(seed: int, mutate: Callable[[], Callable[[], None]] | None = None)
             end = await world.network.dial(DAEMON)
             await end.send("agent")
         try:
-            await self._join(_Socket(end), "simulated:")
+            await self._join(ClientSocket(end), "simulated:")
         finally:
             end.shut()
 
     release = Daemon._release
 
     def released(self: Daemon, taken: Any) -> None:
-        world.turns += 1
         for event in taken.turn.events:
-            world.audit.event(event)
+            world.audit.event(event, leads=self is world.daemon)
+        world.audit.ledger.turn_over(world.loop.true_s)
+        world.released(self)
         release(self, taken)
 
     random_before = random.getstate()
@@ -321,9 +375,16 @@ def simulated(seed: int, mutate: Callable[[], Callable[[], None]] | None = None)
     put(hunt_module, "processes", kernel.processes)
     put(agent_module, "processes", kernel.processes)
     put(agent_module, "Devices", SimulatedDevices)
+    put(measuring_module, "measure", kernel.measure)
+    put(measuring_module, "load_average", lambda: 0.0)
+    put(measuring_module, "memory_available_bytes", lambda: 64 << 30)
     put(link_module.Link, "_connect", connect)
     put(Daemon, "_release", released)
-    put(journal_module, "HEALTH_EVERY_S", 5.0)
+    put(journal_module, "HEALTH_EVERY_S", 5.0 * pace.scale)
+    put(journal_module, "Tenure", SimulatedTenure)
+    put(standby_module, "LOOK_S", 1.0 * pace.scale)
+    for place, name in ((files_module, "_write"), (Ledger, "write"), (Ledger, "replace")):
+        put(place, name, kernel.disk_of(getattr(place, name)))
     undo.append(virtual_time(world.loop))
     clock = VirtualTime(world.loop)
     put(Clock.__init__, "__kwdefaults__", {"wall_ns": clock.time_ns, "monotonic_ns": clock.monotonic_ns})
@@ -331,6 +392,7 @@ def simulated(seed: int, mutate: Callable[[], Callable[[], None]] | None = None)
         undo.append(mutate())
     logging.disable(logging.CRITICAL)
     collecting = gc.isenabled()
+    gc.disable()
     try:
         yield world
     finally:
