@@ -150,15 +150,15 @@ class Storm:
         """One look: the ledger of every device is the sum of the live attempts on it, and no end is taken back."""
         self.looks += 1
         client = self.cluster.client
-        before = _used(client.devices())
+        before = _holders(client.devices())
         placements = [task["placement"] for task in client.tasks(state="placed,running,stopping")]
         devices = client.devices()
         self.complaints += _ledger_faults(devices)
-        if before == _used(devices):  # nothing moved while one asked: what the tasks say of themselves has to agree
-            self.still_looks += bool(before)  # an empty cluster proves little
-            held = _held(placements)
-            if held != before:
-                self.complaints.append(f"only devices know of {before - held}, only tasks of {held - before}")
+        if before == _holders(devices):  # nothing moved while one asked: what the tasks say of themselves has to agree
+            used, held = _used(devices), _held(placements)
+            self.still_looks += bool(used)  # an empty cluster proves little
+            if held != used:
+                self.complaints.append(f"only devices know of {used - held}, only tasks of {held - used}")
         for task in client.tasks(state=",".join(sorted(ENDED))):
             end = (task["state"], task["attempt"])
             if self._ended.setdefault(task["id"], end) != end:
@@ -189,6 +189,11 @@ def _held(placements: list[dict[str, Any]]) -> Counter[tuple[str, str]]:
         for device in placement["devices"]:
             held[placement["node"], device["id"]] += device["share"]
     return held
+
+
+def _holders(devices: dict[str, Any]) -> list[Any]:
+    """Who holds what: another task on the same device is a change."""
+    return [(device["node"], device["id"], device["tasks"]) for device in devices["devices"]]
 
 
 def _used(devices: dict[str, Any]) -> Counter[tuple[str, str]]:
