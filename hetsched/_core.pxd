@@ -500,6 +500,7 @@ cdef struct Tables:
     Slots parked_lanes         # derived: lanes whose shape or queue is blocked
     Slots parked_tasks         # derived: gang members that did not fit, until `frees` moves
     uint64_t parked_frees      # `frees` when parked_tasks was last let go
+    uint8_t parked_behind      # one of them was, while nodes were closed for the reservation: they are let go before the next decision
     Slots stale_gangs          # derived
     Slots wounded              # derived: gangs that may have lost members, by slot
     int64_t repair_ns          # how long room is kept for them, 0 = not at all. Not dumped: it is told

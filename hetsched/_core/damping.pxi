@@ -1,25 +1,43 @@
 # Eviction damped: who was evicted twice within DAMPING_NS is not evicted again until DAMPING_NS after its next start.
 #
 # Promises: exact, and the same in a replay: an eviction is dated by the order to stop, a start by the agent's word. The list of evictions
-# holds those of the last two DAMPING_NS, so it is bounded by what was evicted in twenty minutes. Each second eviction is counted: it
-# is what people see as tasks thrown to and fro.
+# holds at most twice what was evicted in twenty minutes, and while somebody takes longer than that to stop all since DAMPING_NS before he was
+# told. Each second eviction is counted: it is what people see as tasks thrown to and fro.
+
+cdef int64_t oldest_order(Tables* t) noexcept nogil:
+    """When the first was told to go of those who have not gone yet; else now."""
+    cdef uint32_t at
+    cdef int64_t oldest_ns = t.now_ns
+    for at in range(t.allocations_used):
+        if t.allocations[at].is_live and t.tasks[t.allocations[at].task].state == STOPPING_:
+            oldest_ns = min(oldest_ns, t.tasks[t.allocations[at].task].changed_ns)
+    return oldest_ns
+
 
 cdef int note_eviction(Tables* t, uint64_t sequence, int64_t at_ns, bint* is_second) except -1 nogil:
     """An attempt ended that was told to go at `at_ns`. `is_second`: it had to go before, not long ago."""
-    cdef uint32_t at, kept = 0
+    cdef uint32_t at, old = 0
     is_second[0] = False
     for at in range(t.evictions_used):
-        if t.evictions[at].at_ns < t.now_ns - 2 * DAMPING_NS:
-            continue
         is_second[0] |= t.evictions[at].sequence == sequence and at_ns - t.evictions[at].at_ns <= DAMPING_NS
-        t.evictions[kept] = t.evictions[at]
-        kept += 1
-    grow(<void**> &t.evictions, &t.evictions_capacity, sizeof(EvictionRecord), <uint64_t> kept + 1)
-    t.evictions[kept].sequence = sequence
-    t.evictions[kept].at_ns = at_ns
-    t.evictions_used = kept + 1
+        old += t.evictions[at].at_ns < t.now_ns - 2 * DAMPING_NS
+    if old * 2 > t.evictions_used:
+        forget_evictions(t, oldest_order(t) - DAMPING_NS)
+    grow(<void**> &t.evictions, &t.evictions_capacity, sizeof(EvictionRecord), <uint64_t> t.evictions_used + 1)
+    t.evictions[t.evictions_used].sequence = sequence
+    t.evictions[t.evictions_used].at_ns = at_ns
+    t.evictions_used += 1
     t.oscillations += is_second[0]
     return 0
+
+
+cdef void forget_evictions(Tables* t, int64_t before_ns) noexcept nogil:
+    cdef uint32_t at, kept = 0
+    for at in range(t.evictions_used):
+        if t.evictions[at].at_ns >= before_ns:
+            t.evictions[kept] = t.evictions[at]
+            kept += 1
+    t.evictions_used = kept
 
 
 cdef inline bint is_damped(Tables* t, TaskRecord* task) noexcept nogil:

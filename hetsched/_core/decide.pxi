@@ -43,8 +43,9 @@ cdef int unpark(Tables* t) except -1 nogil:
     """Whoever may fit now comes back."""
     cdef int64_t at
     cdef uint32_t lane
-    if t.frees != t.parked_frees:
+    if t.frees != t.parked_frees or t.parked_behind:
         t.parked_frees = t.frees
+        t.parked_behind = False
         for at in range(t.parked_tasks.size):
             touch_gang(t, t.tasks[t.parked_tasks.at[at]].gang)
     settle_gangs(t)

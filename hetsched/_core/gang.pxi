@@ -3,7 +3,8 @@
 # Promises: `present` = live members that are not stopping + members that succeeded. With present < min_size the gang is gathering: one
 # of its waiting members stands for it in the gang lane, once enough of them wait and none is still stopping; a trial places the
 # hardest first, as many as fit, and holds nothing unless present reaches min_size. With present >= min_size it has begun: the rest
-# join one by one in the same domain. What did not fit is parked, alone, until room grows or the gang changes; it blocks nobody.
+# join one by one in the same domain. What did not fit is parked, alone, until room grows or the gang changes; it blocks nobody. What did not
+# fit beside a reservation is tried again in each decision, for the reservation may go without any room growing.
 # While it claims (gang_victims) nobody stands for it.
 
 cdef struct Census:

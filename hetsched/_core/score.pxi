@@ -85,6 +85,17 @@ cdef int free_after(NodeRecord* node, ShapeRecord* shape, NodeView* view, ClassV
 
 # ---------------------------------------------------------------- the byte
 
+cdef inline int pick_to_score(Tables* t, NodeRecord* node, ShapeRecord* shape, ClassView* shared, int* worst) noexcept nogil:
+    """As it will be placed; where chance chooses the device, the first one stands for all, so that a score is the same whenever it is computed."""
+    cdef uint8_t policy = t.policy
+    cdef int count
+    if policy == POLICY_RANDOM_:
+        t.policy = POLICY_FIRST_FIT_
+    count = pick_pieces(t, t.devices + node.device_first, node.device_count, shape, True, shared.pieces, worst)
+    t.policy = policy
+    return count
+
+
 cdef void view_class(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, ClassView* shared) noexcept nogil:
     """Devices for the asks of this class, whatever cpu and memory; only as much as the preset needs to know."""
     cdef NodeRecord* node = &t.nodes[slot]
@@ -99,7 +110,7 @@ cdef void view_class(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* vie
         if view.whole[shape.asks[ask].kind] < shape.asks[ask].whole or view.top_share[shape.asks[ask].kind] < shape.asks[ask].part_milli:
             return
     if t.policy == POLICY_FRAGMENT_ or t.policy == POLICY_PRICE_ or t.blends_fragment or shape.model_top > 1 or shape.same != 0:
-        shared.count = pick_pieces(t, devices, node.device_count, shape, True, shared.pieces, &worst)
+        shared.count = pick_to_score(t, node, shape, shared, &worst)
         shared.worst = worst
         if shape.is_wish and shared.count > 0:
             shared.islands = islands_of(devices, shared.pieces, shared.count, shape.same)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from hetsched import _core
 from hetsched._core import Core
 
@@ -180,6 +184,27 @@ def test_a_reserved_node_that_closes_gives_the_reservation_up() -> None:
     room.world.do("open_node", 0, False)
     room.world.place()
     assert room.start_s() == 300
+
+
+@pytest.mark.parametrize(
+    "let_go",
+    (
+        lambda core, whale: core.ended(whale, _core.CANCELLED, 0),
+        lambda core, whale: core.hold(whale, _core.HELD_OPERATOR),
+        lambda core, whale: core.set_priority(whale, -1),
+    ),
+    ids=("cancelled", "held", "behind the gang now"),
+)
+def test_a_gang_that_was_kept_out_starts_when_nothing_is_kept_any_more(let_go: Callable[[Core, int], None]) -> None:
+    room = Room()
+    room.running(4, 100)
+    whale = room.task(8, 10)
+    gang = room.world.do("add_gang", 2, 2, -1)
+    members = [room.task(1, 0, gang=gang) for _ in range(2)]
+    assert not room.is_placed(*members)
+    assert room.start_s() == 100
+    let_go(room.core, whale)
+    assert room.is_placed(*members)
 
 
 def test_the_reservation_is_found_again_after_a_load() -> None:

@@ -73,6 +73,19 @@ def test_the_protection_waits_for_the_start() -> None:
     assert [host.after(9), host.after(1)] == [False, True]
 
 
+def test_an_eviction_counts_from_the_order_however_long_the_task_takes_to_stop() -> None:
+    host = Host()
+    assert host.after(1)
+    host.world.tick(9 * MINUTE_NS)
+    urgent = host.world.task("urgent", host.shape, qos=CRITICAL)
+    host.world.place()
+    host.world.tick(60 * MINUTE_NS)
+    host.world.core.requeue(host.long, _core.REASON_PREEMPTED, preempted=True)
+    host.world.core.ended(urgent, _core.SUCCEEDED, 0)
+    host.start()
+    assert [host.after(9.9), host.after(0.2)] == [False, True]
+
+
 def test_an_end_of_another_kind_ends_the_protection() -> None:
     host = Host()
     assert [host.after(1), host.after(1)] == [True, True]

@@ -136,6 +136,19 @@ def test_of_nodes_that_split_a_wish_the_one_that_splits_it_least() -> None:
     assert world.where(task) == two_sides
 
 
+def test_what_a_node_is_worth_for_a_wish_is_the_same_whenever_it_is_asked() -> None:
+    """Where chance chooses the devices, too: three parts on pairs lie on two islands or on three."""
+    world = World(policy=_core.POLICY_RANDOM)
+    for _ in range(2):
+        board(world, [(at // 2, -1, -1) for at in range(6)])
+    elsewhere = world.node()
+    world.task("wish", world.shape(parts=3, part=600, same=NUMA, is_wish=True))
+    world.place()
+    for is_open in (False, True) * 10:
+        world.do("open_node", elsewhere, is_open)
+        world.core.check()
+
+
 def test_a_part_begins_a_device_where_an_island_is_broken_already() -> None:
     world = World()
     board(world, [(at // 4, -1, -1) for at in range(8)])

@@ -243,6 +243,7 @@ class Chaos:
             + [self.start] * 3
             + [self.end] * 3
             + [self.finish_stopping] * 4
+            + [self.limit] * 3
             + [
                 self.fail,
                 self.stop,
@@ -256,7 +257,6 @@ class Chaos:
                 self.toggle_node,
                 self.toggle_device,
                 self.replace_node,
-                self.limit,
                 self.change_level,
                 self.price,
             ]
