@@ -75,6 +75,7 @@ def test_a_graph_goes_on_where_it_was_when_the_daemon_is_killed_in_its_midst(clu
 def test_a_daemon_that_is_told_to_stop_leaves_its_tasks_alone(cluster: Cluster) -> None:
     task = cluster.submit("sh", "-c", "echo $$; sleep 60")
     pid = pid_of(cluster, task)
+    cluster.until(task, "running")
     assert cluster.daemon.stop() == 0, cluster.daemon.log()
     assert psutil.pid_exists(pid)
     cluster.daemon.start()

@@ -98,6 +98,19 @@ def test_a_task_that_ignores_sigterm_is_killed_after_its_grace(cluster: Cluster)
     assert 0.4 < time.monotonic() - began < 10
 
 
+def test_those_who_come_after_one_that_had_to_be_killed_live(cluster: Cluster) -> None:
+    """In the same shim, perhaps in the same cgroup."""
+    stubborn = [cluster.submit("sh", "-c", "trap '' TERM; while :; do sleep 0.1; done", grace=0.1) for _ in range(4)]
+    for task in stubborn:
+        cluster.until(task, "running")
+    cluster.client.cancel_where({"state": "running"})
+    for task in stubborn:
+        cluster.until(task, "cancelled")
+    next_ones = [cluster.submit("sleep", "0.1", retries=0) for _ in range(12)]
+    for task in next_ones:
+        cluster.until(task, "succeeded")
+
+
 def test_over_its_time_limit_a_task_fails_and_is_not_retried(cluster: Cluster) -> None:
     task = cluster.submit("sleep", "60", time_limit=0.5, grace=1)
     ended = cluster.until(task, "failed")

@@ -3,7 +3,9 @@
  * leaves nothing behind.
  *
  * It is kept for the shim's next task if that has the same limits and this one was short: making and removing one costs 50 µs of processor
- * and takes a lock that all of the machine's forks want. What a longer task has left in it (cached files) is not counted against another. */
+ * and takes a lock that all of the machine's forks want. What a longer task has left in it (cached files) is not counted against another. One
+ * that was killed is not kept: newer kernels count the kills of a group and take who is born into it by a parent outside, who has seen none
+ * of them, for one that a kill has missed. */
 
 #define _GNU_SOURCE
 #include "shim.h"

@@ -36,7 +36,7 @@ typedef struct {
     Group *group;
     Task task;
     int status; /* of the main process, once it has ended */
-    bool main_ended, told_started;
+    bool main_ended, told_started, killed;
     int64_t limit_ns, kill_ns, asked_ns, kill_again_ns; /* 0: not (yet) */
     char reason[REASON_BYTES];                           /* "": it ended by itself */
     double started_at;
@@ -128,6 +128,7 @@ static void consider(Watch *watch, int64_t now) {
     if (!watch->main_ended && why_to_end(watch, now, reason, &grace_ns)) obey(watch, now, reason, grace_ns);
     if (watch->kill_ns && now >= watch->kill_ns) {
         tree_signal(SIGKILL, watch->group);
+        watch->killed = true;
         watch->kill_again_ns = 2 * watch->kill_again_ns < SECOND_NS ? 2 * watch->kill_again_ns : SECOND_NS;
     }
 }
@@ -189,7 +190,7 @@ static void watch_until_dead(Watch *watch, Buffer *said) {
         wait_for(patience_ns(watch, now));
     }
     place_trim(watch->place, watch->order->log_bytes);
-    if (wall_s() - watch->started_at > 1.0) group_leave(watch->group);
+    if (watch->killed || wall_s() - watch->started_at > 1.0) group_leave(watch->group);
 }
 
 static Outcome outcome_of(Watch *watch) {
