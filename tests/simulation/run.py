@@ -18,7 +18,7 @@ from tests.simulation.laws import Violation
 from tests.simulation.pace import DENSE, Pace
 from tests.simulation.world import World, simulated
 
-REST_S = 1.5 * 3600.0
+REST_S = 3 * 3600.0
 """Longest the world may need after the last fault until everything has ended."""
 
 Mutate = Callable[[], Callable[[], None]]
