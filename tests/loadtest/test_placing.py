@@ -42,10 +42,12 @@ def test_where_who_does_not_fit_is_lost_price_fills_as_much_as_others() -> None:
     assert own >= max(full(runs("best-fit", 1.1, keeps=False)), full(runs("fgd", 1.1, keeps=False)) - 0.5)
 
 
-def test_where_nothing_leaves_price_fills_most() -> None:
-    flow = inflation([POOL], NODES, 1.3, 1)
-    filled = {preset: full([Run(preset, shuffled(NODES, 1), flow, keeps=False)]) for preset in ("price", *OTHERS)}
-    assert max(filled, key=lambda preset: filled[preset]) == "price"
+def test_where_nothing_leaves_price_fills_about_as_much_as_any() -> None:
+    def filled(preset: str) -> float:
+        flows = {seed: inflation([POOL], NODES, 1.3, seed) for seed in SEEDS}
+        return full([Run(preset, shuffled(NODES, seed), flow, keeps=False) for seed, flow in flows.items()])
+
+    assert filled("price") >= max(map(filled, OTHERS)) - 0.3
 
 
 def test_a_flow_asks_for_its_load_and_is_the_same_again() -> None:

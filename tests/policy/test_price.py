@@ -12,6 +12,7 @@ from hetsched import _core
 from hetsched._core import Core
 from hetsched.policy import Pricer
 from hetsched.policy.price import APART, BEGUN, MOST_RATE, RATE_ONE, Season, price
+from tests.sim.worlds import Run
 
 GPU, TPU = 0, 1
 MIB, GIB = 1 << 20, 1 << 30
@@ -85,7 +86,7 @@ class Watched(Core):
         super().set_prices(*arguments, **named)  # type: ignore[arg-type]
 
 
-def test_capacity_is_priced_after_50_100_200_tasks() -> None:
+def test_capacity_is_priced_often_at_first_and_then_after_50_100_200_tasks() -> None:
     core = Watched(policy=_core.POLICY_PRICE)
     core.add_node(64_000, 256 * GIB, [(GPU, -1, -1, -1, -1)] * 8)
     queue, shape = core.add_queue(_core.NONE, 1), core.add_shape(1000, 0, [(GPU, 1, 0, 0, 0, ())], 0)
@@ -94,8 +95,8 @@ def test_capacity_is_priced_after_50_100_200_tasks() -> None:
         core.accept([b"%d" % number], template=0, shape=shape, queue=queue, qos=1, flags=0, submitted_ns=0)
         if pricer.turn():
             when.append(number)
-    assert when == [50, 100, 200, 400]
-    assert core.told == 4
+    assert when == [*range(1, 50), 50, 100, 200, 400]
+    assert core.told == len(when)
 
 
 class Town:
@@ -205,3 +206,17 @@ def test_openb_is_worth_what_was_published_here(shared: Path) -> None:
         for milli in (160, 220, 230, 290, 320, 440, 460, 550, 650, 810)
     }
     assert worth == {160: 0, 220: 1, 230: 3, 290: 3, 320: 4, 440: 4, 460: 6, 550: 8, 650: 8, 810: 12}
+
+
+def test_a_cold_cluster_keeps_its_wide_nodes_whole(tmp_path: Path) -> None:
+    """Whatever cores go with a device there, and though nobody has asked for a whole node yet."""
+    nodes = [
+        {"name": "wide-", "count": 4, "cpu": 64, "memory": "512Gi", "devices": [{"kind": "gpu", "count": 8}]},
+        {"name": "narrow-", "count": 16, "cpu": 64, "memory": "512Gi", "devices": [{"kind": "gpu", "count": 2}]},
+    ]
+    ones = {"template": {"id": "one", "resources": {"gpu": 1, "cpu": 2}, "duration": 900}, "count": 8}
+    eights = {"template": {"id": "eight", "resources": {"gpu": 8, "cpu": 16}, "duration": 60}, "count": 4}
+    run = Run(
+        tmp_path, {"nodes": nodes, "events": [{"at": 0, "submit": ones}, {"at": 10, "submit": eights}], "until": 1000}
+    )
+    assert {event["t"] for event in run.of("placed") if event["task"].startswith("eight")} == {10.05}
