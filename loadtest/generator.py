@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import uvloop
 
-from hetsched.client.columns import MEDIA as COLUMNS
+from hetsched.model.columns import MEDIA as COLUMNS
 from loadtest.arrivals import PoissonArrivals
 from loadtest.board import Board
 from loadtest.connections import Pool, Request

@@ -9,10 +9,12 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.store.helpers import Server
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -42,3 +44,12 @@ def data_dir() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="hs-"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+async def server(data_dir: Path) -> AsyncIterator[Server]:
+    """A Redis or Valkey server that somebody else runs, with a directory of its own below the test's."""
+    (data_dir / "s").mkdir()
+    started = await Server(data_dir / "s").start()
+    yield started
+    await started.kill()

@@ -15,9 +15,9 @@ from hetsched.api.call import Call
 from hetsched.api.known import Memory, forbidden
 from hetsched.api.packed import unpack
 from hetsched.errors import Problem
+from hetsched.model.columns import MEDIA as MEDIA
 from hetsched.scheduler.messages import Bundle, Known
 
-MEDIA = "application/vnd.hetsched.columns"
 MOST_TEMPLATES = 4096
 
 _IDS = re.compile(rb"[A-Za-z0-9._:/-]{1,128}(?:\n[A-Za-z0-9._:/-]{1,128})*")

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hetsched.client import Client, columns
+from hetsched.client import Client
+from hetsched.model import columns
 from tests.daemon.process import DaemonProcess, drain
 
 ONE, TWO = {"resources": {"cpu": 1}}, {"resources": {"cpu": 2}, "queue": "a/b", "deadline": 60}

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -132,13 +131,6 @@ def test_a_daemon_that_is_well_says_so(data_dir: Path) -> None:
         assert b"hetsched_safe_mode 0.0" in daemon.get("/metrics").body
         code, said = hetsched(daemon, "status", "--json")
         assert code == 0 and json.loads(said)["state"] == "ready"
-
-
-@pytest.fixture
-async def server(data_dir: Path) -> Any:
-    server = await Server(data_dir).start()
-    yield server
-    await server.kill()
 
 
 async def test_where_no_snapshot_is_left_even_reads_are_refused_by_name(server: Server, data_dir: Path) -> None:

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
-
-import pytest
 
 from tests.daemon.process import DaemonProcess
 from tests.store.helpers import Server
 
 TASK = {"resources": {"cpu": 1}}
-
-
-@pytest.fixture
-async def server(data_dir: Path) -> AsyncIterator[Server]:
-    """A server with its own directory below the test's."""
-    (data_dir / "s").mkdir()
-    started = await Server(data_dir / "s").start()
-    yield started
-    await started.kill()
 
 
 async def test_a_store_that_dies_and_returns_only_costs_time(data_dir: Path, server: Server) -> None:

@@ -6,11 +6,9 @@ import asyncio
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import pytest
 
 from hetsched.store import scripts
 from tests.daemon.fakes import until
@@ -19,14 +17,6 @@ from tests.store.helpers import Server
 
 TASK = {"resources": {"cpu": 1}}
 LEASE_S = 1.0
-
-
-@pytest.fixture
-async def server(data_dir: Path) -> AsyncIterator[Server]:
-    (data_dir / "s").mkdir()
-    started = await Server(data_dir / "s").start()
-    yield started
-    await started.kill()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -86,13 +86,6 @@ async def test_a_file_that_the_journal_server_would_not_load_is_found_without_it
 
 
 # ---------------------------------------------------------------------- a server of one's own
-
-
-@pytest.fixture
-async def server(data_dir: Path) -> AsyncIterator[Server]:
-    server = await Server(data_dir).start()
-    yield server
-    await server.kill()
 
 
 async def asked(server: Server, **store: str) -> dict[str, Check]:

@@ -5,18 +5,10 @@ from __future__ import annotations
 from hetsched import _core
 from hetsched.model import TERMINAL, State
 from hetsched.scheduler.lifecycle import MOVES, STATE_OF_CODE
+from hetsched.scheduler.telling import NAME
 from tests.scheduler.test_replay import eventful
 
-FACT_NAMES = {
-    _core.F_PLACED: "placed",
-    _core.F_STARTED: "started",
-    _core.F_STOPPING: "stopping",
-    _core.F_ENDED: "ended",
-    _core.F_REQUEUED: "requeued",
-    _core.F_BACKED_OFF: "backed_off",
-    _core.F_READY: "ready",
-    _core.F_HELD: "held",
-}
+FACT_NAMES = {fact: name for fact, name in NAME.items() if name in MOVES}
 
 
 def moves_seen(seed: int) -> set[tuple[str, State | None, State]]:

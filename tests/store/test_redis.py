@@ -15,13 +15,6 @@ from tests.store.helpers import Proxy, Server, config, eventually, opened_store,
 
 
 @pytest.fixture
-async def server(data_dir: Path) -> AsyncIterator[Server]:
-    server = await Server(data_dir).start()
-    yield server
-    await server.kill()
-
-
-@pytest.fixture
 async def proxy(server: Server, data_dir: Path) -> AsyncIterator[Proxy]:
     proxy = await Proxy(data_dir / "p", server.socket).start()
     yield proxy

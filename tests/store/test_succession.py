@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,6 @@ import pytest
 from hetsched.errors import Deposed
 from hetsched.store import Follower, IdentityMismatch, Led, Outrun, Store, open_store, scripts
 from tests.store.helpers import Server, config, eventually, opened_store, replay
-
-
-@pytest.fixture
-async def server(data_dir: Path) -> AsyncIterator[Server]:
-    server = await Server(data_dir).start()
-    yield server
-    await server.kill()
 
 
 async def store_at(server: Server, directory: Path, **settings: object) -> Store:

@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 MEDIA = "application/vnd.hetsched.columns"
 
 
@@ -13,8 +15,6 @@ def packed(
     templates: Sequence[Mapping[str, Any]], ids: Iterable[str] | int, which: Sequence[int] | None = None
 ) -> bytes:
     """A body. `ids`: names, or how many are to be made up; `which`: the template of each, by number (None: there is one)."""
-    import msgspec  # a tenth of the start of small commands, for those who send columns
-
     body: dict[str, Any] = {"templates": templates}
     if isinstance(ids, int):
         body["count"] = ids
