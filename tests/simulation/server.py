@@ -154,9 +154,8 @@ class Server:
             if answer is None:
                 answer = self._answer(name, args)
                 disk, upto = self.disk, self.disk.written
-                if (
-                    name in WRITES or disk.synced < upto
-                ):  # one thread: no answer leaves before what was written ahead of it is on disk
+                # One thread: no answer leaves before what was written ahead of it is on disk.
+                if name in WRITES or disk.synced < upto:
                     await asyncio.sleep(self.sync_s * (0.5 + self.rng.random()))
                     disk.sync(upto)
                     if name == "append" and self.answers_to_lose:
