@@ -167,14 +167,15 @@ class Nodes:
             self.world.core.started_all(self.world.core.live_on(node.slot, asked.tasks, asked.attempts))
 
     def on_attempts_succeeded(self, asked: AttemptsSucceeded) -> None:
-        """At once, but for those that were told to stop meanwhile."""
+        """At once, but for those that were told to stop meanwhile. An end that is said twice counts once."""
         node = self.cluster.by_name.get(asked.node)
         if node is None:
             return
         core = self.world.core
-        stopping = core.succeeded(core.live_on(node.slot, asked.tasks, asked.attempts))
-        for task in memoryview(stopping).cast("I"):
-            outcomes.stopped(self.world, task, True, "", None)
+        others = core.succeeded(core.live_on(node.slot, asked.tasks, asked.attempts))
+        for task in memoryview(others).cast("I"):
+            if core.task(task).state == _core.STOPPING:
+                outcomes.stopped(self.world, task, True, "", None)
         if self._strangers.get(asked.node):
             for ident, attempt in wire.attempts_in(asked.tasks, asked.attempts):
                 self._stranger_gone(asked.node, ident, attempt)

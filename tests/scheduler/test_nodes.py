@@ -225,3 +225,19 @@ def test_what_agents_say_in_columns_counts_as_if_said_one_by_one() -> None:
         assert story.state("a") == "succeeded" or on["a"] != name
     assert [story.state(ident) for ident in "abcd"] == ["succeeded", "cancelled", "placed", "succeeded"]
     assert story.replayed().digest() == story.scheduler.digest()
+
+
+def test_an_end_that_is_said_twice_in_one_breath_counts_once() -> None:
+    """An agent repeats what was not settled yet, and a slow daemon finds both in the same columns."""
+    story = Story([node("n1")], start=False)
+    story.submit([task("a"), task("b"), task("c")])
+    story.wait(1)
+    story.step(m.Cancel(ids=("b",)))
+    tasks, attempts = wire.columns([("a", 1), ("b", 1), ("a", 1), ("b", 1)])
+    turn = story.step(m.AttemptsSucceeded(node="n1", tasks=tasks, attempts=attempts))
+    assert [(event.event, event.task) for event in turn.events if event.event != "running"] == [
+        ("succeeded", "a"),
+        ("cancelled", "b"),
+    ]
+    assert [story.state(ident) for ident in "abc"] == ["succeeded", "cancelled", "placed"]
+    assert story.replayed().digest() == story.scheduler.digest()
