@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from hetsched.config.tree import Config
@@ -41,6 +42,7 @@ TERMS = (
 ORDERS = ("drf", "weighted", "fifo")
 MOVES = ("off", "lower", "equal")
 DURABILITIES = ("fsync", "replicated", "relaxed")
+CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -58,6 +60,11 @@ def _words(config: Config) -> Iterator[str]:
     yield from _one_of("server.log_level", config.server.log_level, LOG_LEVELS)
     for qos in config.lanes.immediate:
         yield from _one_of("lanes.immediate", qos, tuple(Qos))
+
+
+def _names(config: Config) -> Iterator[str]:
+    if config.store.cell and not CELL.fullmatch(config.store.cell):
+        yield f'store.cell is "{config.store.cell}", must be at most 64 of a-z, A-Z, 0-9, ".", "_", "-"'
 
 
 def _one_of(key: str, value: str, known: tuple[str, ...]) -> Iterator[str]:
@@ -201,6 +208,7 @@ def _value(config: Config, key: str) -> float:
 
 _RULES: tuple[Callable[[Config], Iterator[str]], ...] = (
     _words,
+    _names,
     _amounts,
     _positive,
     _not_negative,

@@ -143,9 +143,11 @@ class Limits(Section, frozen=True, kw_only=True):
 
 class Store(Section, frozen=True, kw_only=True):
     """The journal. `lease`: a leader of a shared store is thought gone after so many seconds without a renewal. Three, because a server that
-    rewrites its file may be dumb for one, and because a standby is to lead within five of a leader's death."""
+    rewrites its file may be dumb for one, and because a standby is to lead within five of a leader's death. `cell`: the part of a larger
+    cluster that this daemon leads or stands by for; "" = there are no parts."""
 
     url: str = "embedded:"
+    cell: str = ""
     server: str = ""
     durability: str = "fsync"
     lease: float = 3.0

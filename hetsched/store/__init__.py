@@ -10,7 +10,7 @@ Several daemons on one store: `open` raises Led for all but one, and they follow
 Inside, from the face to the bytes: `base` (the promises) · `journal` (all of it together) · `appender` (the lane) · `frame`,
 `frames`, `snapshot`, `identity` (formats) · `follower`, `succession` (standbys, and who leads) · `archive`, `surgery` (without a
 daemon) · `backend` (the inner seam) · `redis`, `redis_link`, `redis_succession`,
-`sentinel`, `scripts`, `embedded`, `server`, `launcher`, `memory`.
+`primary`, `sentinel`, `cluster`, `head`, `scripts`, `embedded`, `server`, `launcher`, `memory`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ from hetsched.store.base import (
     Store,
     StoreStats,
 )
+from hetsched.store.cluster import ClusterBackend
 from hetsched.store.embedded import EmbeddedBackend
 from hetsched.store.follower import Follower, Outrun
 from hetsched.store.identity import DirectoryLock, Identity, holder_of
 from hetsched.store.journal import Journal
 from hetsched.store.memory import Faults, MemoryBackend, MemoryServer
 from hetsched.store.redis import RedisBackend, connection_pool
+from hetsched.store.scripts import Keys
 from hetsched.store.sentinel import SentinelBackend
 from hetsched.store.succession import Candidate
 
@@ -82,8 +84,7 @@ __all__ = [
     "without_secrets",
 ]
 
-SERVED = ("redis", "rediss", "unix", "redis+sentinel")
-NOT_YET = ("redis+cluster",)
+SERVED = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
 
 
 async def open_store(url: str, data_dir: Path, config: Config, *, name: str = "", address: str = "") -> Store:
@@ -118,10 +119,15 @@ def memory_store(server: MemoryServer, config: Config) -> Store:
 def backend_of(url: str, data_dir: Path, config: Config) -> RedisBackend:
     """Who keeps the bytes at `url`. Raises ConfigError."""
     scheme = _check_scheme(url)
+    replicated, keys = config.store.durability == "replicated", Keys(config.store.cell)
     if scheme == "redis+sentinel":
-        return SentinelBackend(url, config.store.durability == "replicated")
+        return SentinelBackend(url, replicated, keys)
+    if scheme == "redis+cluster":
+        return ClusterBackend(url, replicated, keys)
     if scheme != "embedded":
-        return RedisBackend(connection_pool(url), config.store.durability == "replicated")
+        return RedisBackend(connection_pool(url), replicated, keys)
+    if keys.cell:
+        raise ConfigError("store.cell needs a store that cells share, and the embedded server is one daemon's alone")
     if config.store.durability == "replicated":
         raise ConfigError(
             "store.durability is replicated, but the embedded server has no replica; name a server in store.url"
@@ -149,11 +155,9 @@ def open_archive(url: str, data_dir: Path, config: Config) -> Archive:
 
 def _check_scheme(url: str) -> str:
     scheme = urlsplit(url).scheme
-    if scheme in NOT_YET:
-        raise ConfigError(f"store.url: {scheme}:// is not supported yet; name one server, redis://HOST:PORT")
     if scheme != "embedded" and scheme not in SERVED:
         raise ConfigError(
-            f"store.url: {url!r} is none of embedded:, redis://, rediss://, unix://, redis+sentinel://, memory:"
+            f"store.url: {url!r} is none of embedded:, redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, memory:"
         )
     return scheme
 

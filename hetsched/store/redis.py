@@ -3,9 +3,9 @@
 The client retries nothing by itself (its default turned one append into two entries); what is repeated is repeated by the
 lane, under the same id. Appends have a connection of their own (`redis_link.py`); everything else shares a small pool.
 
-The user in the URL needs, on keys `{hetsched}:*`: EVAL, EVALSHA, SCRIPT LOAD, HGETALL, HMGET, HGET, HSET, HDEL, HINCRBY, EXISTS,
-XADD, XRANGE, XTRIM, SET, GET, UNLINK, DEL, PEXPIRE, TIME, with `store.durability = "replicated"` WAIT, for `journal truncate` XDEL and
-XSETID; better also INFO and CONFIG GET.
+The user in the URL needs, on keys `{hetsched}:*` (of a cell `{hetsched:NAME}:*`): EVAL, EVALSHA, SCRIPT LOAD, HGETALL, HMGET, HGET, HSET,
+HDEL, HINCRBY, EXISTS, XADD, XRANGE, XTRIM, SET, GET, UNLINK, DEL, PEXPIRE, TIME, with `store.durability = "replicated"` WAIT, for
+`journal truncate` XDEL and XSETID, on a cluster CLUSTER INFO and CLUSTER SLOTS; better also INFO and CONFIG GET.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from redis.backoff import NoBackoff
 from hetsched.errors import ConfigError, Deposed, StoreLost
 from hetsched.store import scripts
 from hetsched.store.backend import Head, Health, Link, Manifest
-from hetsched.store.base import Durability, HeadDamaged, JournalCorrupt, Position, Unreachable
+from hetsched.store.base import Durability, JournalCorrupt, Position, Unreachable
+from hetsched.store.head import head_of, opened
 from hetsched.store.redis_link import REPLICA_TIMEOUT_MS, RedisLink
 from hetsched.store.redis_succession import RedisSuccession
+from hetsched.store.scripts import WHOLE, Keys
 from hetsched.store.words import server_words
 
 SOCKET_TIMEOUT_S = 10.0
@@ -36,8 +38,6 @@ CONNECT_TIMEOUT_S = 5.0
 CONNECT_PATIENCE_S = 30.0  # for a server that nobody answers for; one that loads is waited for without end
 OLDEST = (6, 2)
 RELOADS_AS_NOBODY = (7, 2)  # from here on; before, as user default (see server.py)
-_MANIFESTS = msgspec.json.Decoder(tuple[Manifest, ...])
-_MANIFEST = msgspec.json.Decoder(Manifest)
 
 
 def connection_pool(url: str, **options: Any) -> ConnectionPool:
@@ -60,13 +60,14 @@ class RedisBackend:
 
     kind = "redis"
 
-    def __init__(self, pool: ConnectionPool, replicated: bool = False) -> None:
+    def __init__(self, pool: ConnectionPool, replicated: bool = False, keys: Keys = WHOLE) -> None:
         """`replicated`: confirm a frame only when a replica has it too."""
+        self.keys = keys
         self._pool = pool
         self._replicated = replicated
         self._client: Redis = Redis(connection_pool=pool)
         self._version: tuple[int, ...] = ()  # () = it does not tell
-        self.succession = RedisSuccession(self._script, self._opening, opened)
+        self.succession = RedisSuccession(self._script, self._opening, keys)
 
     @property
     def restarts_total(self) -> int:
@@ -76,7 +77,7 @@ class RedisBackend:
         until_s = time.monotonic() + CONNECT_PATIENCE_S
         while True:
             try:
-                await self._do("HGETALL", scripts.HEAD)  # INFO would be answered while it loads
+                await self._do("HGETALL", self.keys.head)  # INFO would be answered while it loads
                 break
             except Unreachable as error:
                 if "loading" in str(error).lower():
@@ -89,14 +90,16 @@ class RedisBackend:
         await self._check_reload()
 
     async def head(self) -> Head | None:
-        fields = await self._do("HGETALL", scripts.HEAD)
-        return _head({key.decode(errors="replace"): value for key, value in fields.items()}) if fields else None
+        fields = await self._do("HGETALL", self.keys.head)
+        if not fields:
+            return None
+        return head_of(self.keys, {key.decode(errors="replace"): value for key, value in fields.items()})
 
     async def open_epoch(self, cluster: str, create: bool) -> Head:
         answer = await self._opening(
-            scripts.OPEN, [scripts.HEAD, scripts.JOURNAL], cluster, "1" if create else "", scripts.FORMAT
+            scripts.OPEN, [self.keys.head, self.keys.journal], cluster, "1" if create else "", scripts.FORMAT
         )
-        return opened(answer)
+        return opened(self.keys, answer)
 
     async def dial(self) -> Link:
         # Not from the pool: a pooled connection may be checked, shared and replaced behind our back.
@@ -110,10 +113,10 @@ class RedisBackend:
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
-        return RedisLink(connection, sha, self._replicated)
+        return RedisLink(connection, sha, self.keys, self._replicated)
 
     async def read(self, after: Position, count: int) -> list[tuple[str, bytes]]:
-        entries = await self._do("XRANGE", scripts.JOURNAL, f"({after.id}", "+", "COUNT", count)
+        entries = await self._do("XRANGE", self.keys.journal, f"({after.id}", "+", "COUNT", count)
         frames: list[tuple[str, bytes]] = []
         for entry_id, fields in entries:
             where = entry_id.decode()
@@ -128,21 +131,21 @@ class RedisBackend:
         return frames
 
     async def announce(self, manifest: Manifest) -> None:
-        await self._do("HSET", scripts.HEAD, "unfinished", msgspec.json.encode(manifest))
+        await self._do("HSET", self.keys.head, "unfinished", msgspec.json.encode(manifest))
 
     async def put_chunk(self, name: str, index: int, data: bytes) -> None:
-        await self._do("SET", scripts.chunk_key(name, index), data)
+        await self._do("SET", self.keys.chunk(name, index), data)
 
     async def get_chunk(self, name: str, index: int) -> bytes | None:
-        chunk: bytes | None = await self._do("GET", scripts.chunk_key(name, index))
+        chunk: bytes | None = await self._do("GET", self.keys.chunk(name, index))
         return chunk
 
     async def publish(self, epoch: int, snapshots: tuple[Manifest, ...], trim: Position | None) -> None:
         newest = snapshots[0]
-        chunks = [scripts.chunk_key(newest.name, index) for index in range(newest.chunks)]
+        chunks = [self.keys.chunk(newest.name, index) for index in range(newest.chunks)]
         answer = await self._script(
             scripts.PUBLISH,
-            [scripts.HEAD, scripts.JOURNAL, *chunks],
+            [self.keys.head, self.keys.journal, *chunks],
             epoch,
             msgspec.json.encode(snapshots),
             trim.id if trim is not None and trim.seq else "",
@@ -155,7 +158,7 @@ class RedisBackend:
     async def drop_chunks(self, manifest: Manifest) -> None:
         for first in range(0, manifest.chunks, 256):
             indexes = range(first, min(first + 256, manifest.chunks))
-            await self._do("UNLINK", *(scripts.chunk_key(manifest.name, index) for index in indexes))
+            await self._do("UNLINK", *(self.keys.chunk(manifest.name, index) for index in indexes))
 
     async def cut(self, epoch: int, ids: Sequence[str]) -> None:
         await self._mend(scripts.CUT, epoch, *ids)
@@ -165,7 +168,7 @@ class RedisBackend:
         await self._mend(scripts.END, head.epoch, last.id, head.seq, head.crc, snapshots)
 
     async def _mend(self, script: str, *arguments: Any) -> None:
-        if await self._script(script, [scripts.HEAD, scripts.JOURNAL], *arguments) != b"OK":
+        if await self._script(script, [self.keys.head, self.keys.journal], *arguments) != b"OK":
             raise Deposed("the journal was not cut: a higher epoch leads")
 
     async def health(self) -> Health:
@@ -270,38 +273,6 @@ class RedisBackend:
                 "the store's server reloads its append-only file as user default, who is restricted, and would silently drop "
                 "the journal at its next restart; upgrade it to 7.2 or Valkey, or: ACL SETUSER default ~* +@all >PASSWORD"
             )
-
-
-_OPEN_REFUSED = {
-    b"EMPTY": "the store became empty while it was opened",
-    b"CHANGED": "the store changed hands while it was opened",
-}
-
-
-def opened(answer: list[bytes]) -> Head:
-    """The head after an opening; StoreLost says why there was none."""
-    if answer == [b"HEADLESS"]:
-        raise HeadDamaged(scripts.HEAD, 0, f"is missing, but there is a journal ({scripts.JOURNAL})")
-    if len(answer) == 1:
-        raise StoreLost(_OPEN_REFUSED[answer[0]])
-    return _head({answer[i].decode(errors="replace"): answer[i + 1] for i in range(0, len(answer), 2)})
-
-
-def _head(fields: dict[str, bytes]) -> Head:
-    """The head hash, checked: it is small and written by us alone, so what cannot be read is damage."""
-    try:
-        if int(fields["format"]) != scripts.FORMAT:
-            raise ConfigError(f"the store has format {int(fields['format'])}; this program reads {scripts.FORMAT}")
-        return Head(
-            cluster=fields["cluster"].decode(),
-            epoch=int(fields["epoch"]),
-            seq=int(fields["seq"]),
-            crc=int(fields["crc"]),
-            snapshots=_MANIFESTS.decode(fields.get("snapshots", b"[]")),
-            unfinished=_MANIFEST.decode(fields["unfinished"]) if "unfinished" in fields else None,
-        )
-    except (KeyError, ValueError, msgspec.MsgspecError) as error:
-        raise HeadDamaged(scripts.HEAD, 0, f"cannot be read: {error!r}") from None
 
 
 def _text(value: Any) -> str:

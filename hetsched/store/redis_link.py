@@ -8,10 +8,10 @@ from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
 from hetsched.errors import StoreLost
-from hetsched.store import scripts
 from hetsched.store.backend import Answer, Verdict
 from hetsched.store.base import Moved, Unreachable
 from hetsched.store.frame import Frame
+from hetsched.store.scripts import Keys
 from hetsched.store.words import FULL_WORDS, first_word, server_words
 
 REPLICA_TIMEOUT_MS = 4000  # below the lane's own patience for an answer
@@ -24,16 +24,17 @@ class RedisLink:
     and 0.4 ms with neither (200-byte entries, all servers `appendfsync always`, valkey 9.1.2, measured again 2026-11-30). WAIT takes a round
     trip and holds the same promise, that any one machine may be lost."""
 
-    def __init__(self, connection: AbstractConnection, sha: bytes, replicated: bool) -> None:
+    def __init__(self, connection: AbstractConnection, sha: bytes, keys: Keys, replicated: bool) -> None:
         self._connection = connection
         self._sha = sha
+        self._keys = keys
         self._replicated = replicated
 
     async def send(self, frame: Frame) -> None:
         at = frame.position
         with server_words():
             await self._send(
-                *("EVALSHA", self._sha, 2, scripts.HEAD, scripts.JOURNAL, at.epoch, at.seq, at.crc, frame.data)
+                *("EVALSHA", self._sha, 2, self._keys.head, self._keys.journal, at.epoch, at.seq, at.crc, frame.data)
             )
             if self._replicated:
                 await self._send("WAIT", 1, REPLICA_TIMEOUT_MS)

@@ -8,39 +8,40 @@ from typing import Any
 from hetsched.store import scripts
 from hetsched.store.backend import Head
 from hetsched.store.base import Leader, Led, Standby
+from hetsched.store.head import opened
+from hetsched.store.scripts import Keys
 from hetsched.store.succession import Candidate, Card, decode_card, encode_card
 
 
 class RedisSuccession:
-    """`script`: EVAL of a text on keys, with arguments. `opening`: the same, as durable as a frame. `head_of`: the head in its answer; raises
-    what it refuses with."""
+    """`script`: EVAL of a text on keys, with arguments. `opening`: the same, as durable as a frame."""
 
     def __init__(
         self,
         script: Callable[..., Awaitable[Any]],
         opening: Callable[..., Awaitable[Any]],
-        head_of: Callable[[Any], Head],
+        keys: Keys,
     ) -> None:
         self._script = script
         self._opening = opening
-        self._head_of = head_of
+        self._keys = keys
 
     async def claim(self, cluster: str, create: bool, candidate: Candidate) -> Head:
         answer = await self._opening(
             scripts.CLAIM,
-            [scripts.HEAD, scripts.JOURNAL, scripts.LEADER],
+            [self._keys.head, self._keys.journal, self._keys.leader],
             *(cluster, "1" if create else "", scripts.FORMAT, candidate.holder, _card(candidate), _lease_ms(candidate)),
         )
         if answer[0] == b"LED":
             raise Led(_leader(*answer[1:]))
-        return self._head_of(answer)
+        return opened(self._keys, answer)
 
     async def renew(self, epoch: int, candidate: Candidate) -> bool:
         arguments = (epoch, candidate.holder, _card(candidate), _lease_ms(candidate))
-        return bool(await self._script(scripts.RENEW, [scripts.HEAD, scripts.LEADER], *arguments))
+        return bool(await self._script(scripts.RENEW, [self._keys.head, self._keys.leader], *arguments))
 
     async def leader(self) -> Leader | None:
-        found = await self._script(scripts.WHO, [scripts.LEADER])
+        found = await self._script(scripts.WHO, [self._keys.leader])
         if not found:
             return None
         return _leader(*found)
@@ -48,15 +49,15 @@ class RedisSuccession:
     async def pass_on(self, epoch: int, candidate: Candidate, to: Standby | None) -> bool:
         card = encode_card(Card(to.name, to.url)) if to else b""
         arguments = (epoch, to.holder if to else "", card, _lease_ms(candidate))
-        return bool(await self._script(scripts.PASS_ON, [scripts.HEAD, scripts.LEADER], *arguments))
+        return bool(await self._script(scripts.PASS_ON, [self._keys.head, self._keys.leader], *arguments))
 
     async def stand_by(self, candidate: Candidate, seq: int) -> None:
         await self._script(
-            scripts.STAND_BY, [scripts.STANDBYS], candidate.holder, _card(candidate, seq), _lease_ms(candidate)
+            scripts.STAND_BY, [self._keys.standbys], candidate.holder, _card(candidate, seq), _lease_ms(candidate)
         )
 
     async def standbys(self) -> tuple[Standby, ...]:
-        found = await self._script(scripts.STANDBYS_NOW, [scripts.STANDBYS])
+        found = await self._script(scripts.STANDBYS_NOW, [self._keys.standbys])
         cards = ((found[at].decode(), decode_card(found[at + 1])) for at in range(0, len(found), 2))
         return tuple(Standby(holder, card.name, card.url, card.seq) for holder, card in cards)
 

@@ -1,6 +1,7 @@
 """The keys of the journal in a Redis or Valkey server, and the scripts that alone write its head, and who leads.
 
-All keys share one hash tag, so on a cluster they lie in one slot and a script may touch them together:
+All keys share one hash tag, so on a cluster they lie in one slot and a script may touch them together; of a cell (`store.cell`) the tag is
+`{hetsched:NAME}`:
 
     {hetsched}:head        hash: cluster, epoch, seq, crc, format, snapshots (JSON, newest first), unfinished (JSON)
     {hetsched}:journal     stream: id <epoch>-<seq>, field `frame`
@@ -17,17 +18,27 @@ refuse at the first write instead, which comes first for this reason. `PUBLISH` 
 
 from __future__ import annotations
 
-TAG = "{hetsched}"
-HEAD = f"{TAG}:head"
-JOURNAL = f"{TAG}:journal"
-LEADER = f"{TAG}:leader"
-STANDBYS = f"{TAG}:standbys"
 FIELD = b"frame"
 FORMAT = 1
 
 
-def chunk_key(name: str, index: int) -> str:
-    return f"{TAG}:snapshot:{name}:{index}"
+class Keys:
+    """Where one journal lies. `cell`: whose; "" = a store that is not parted."""
+
+    def __init__(self, cell: str) -> None:
+        self.cell = cell
+        self.tag = f"{{hetsched:{cell}}}" if cell else "{hetsched}"
+        self.head = f"{self.tag}:head"
+        self.journal = f"{self.tag}:journal"
+        self.leader = f"{self.tag}:leader"
+        self.standbys = f"{self.tag}:standbys"
+
+    def chunk(self, name: str, index: int) -> str:
+        """Of a snapshot."""
+        return f"{self.tag}:snapshot:{name}:{index}"
+
+
+WHOLE = Keys("")
 
 
 def without_shebang(script: str) -> str:

@@ -1,7 +1,8 @@
 """What a Redis or Valkey server says, sorted into what the journal does about it.
 
 No answer (cut, timeout), loading, busy: Unreachable, ask again. Full: a refusal, ask again later and take no work in meanwhile.
-Not allowed: ConfigError. A primary that turned read-only, and anything unheard of: StoreLost, with the server's own words.
+Not allowed: ConfigError. A primary that turned read-only or serves our slot no more: Moved. Anything unheard of: StoreLost, with the server's
+own words.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from redis import exceptions as redis_errors
 from hetsched.errors import ConfigError, StoreLost
 from hetsched.store.base import Moved, Unreachable
 
-WAIT_WORDS = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOSCRIPT", "UNBLOCKED")
+WAIT_WORDS = ("LOADING", "BUSY", "TRYAGAIN", "ASK", "CLUSTERDOWN", "MASTERDOWN", "NOSCRIPT", "UNBLOCKED")
 FULL_WORDS = ("OOM", "MISCONF", "NOREPLICAS")
 _CUT_WORDS: dict[type[Exception], str] = {
     redis_errors.OutOfMemoryError: "OOM",
     redis_errors.ReadOnlyError: "READONLY",
+    redis_errors.MovedError: "MOVED",
+    redis_errors.AskError: "ASK",
     redis_errors.NoScriptError: "NOSCRIPT",
     redis_errors.TryAgainError: "TRYAGAIN",
     redis_errors.ClusterDownError: "CLUSTERDOWN",
@@ -69,5 +72,7 @@ def _sorted(error: redis_errors.ResponseError) -> Exception:
     if word == "READONLY":
         return Moved("the store's server is a replica now (READONLY); a new epoch must be opened on the primary")
     if word == "MOVED":
-        return StoreLost("the store's server belongs to a cluster; name it with redis+cluster://")
+        return Moved(
+            "the store's server does not serve our slot of its cluster (any more); redis+cluster:// finds who does"
+        )
     return StoreLost(f"the store's server answers: {error}")

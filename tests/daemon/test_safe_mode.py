@@ -141,7 +141,7 @@ async def test_where_no_snapshot_is_left_even_reads_are_refused_by_name(server: 
             assert await asyncio.to_thread(daemon.stop) == 0
             if round < 2:
                 await asyncio.to_thread(daemon.start, 60.0)
-        chunks = [key async for key in server.client.scan_iter(f"{scripts.TAG}:snapshot:*")]
+        chunks = [key async for key in server.client.scan_iter(f"{scripts.WHOLE.tag}:snapshot:*")]
         await server.client.delete(*chunks)
         await asyncio.to_thread(daemon.start, 60.0)
         answer = daemon.get("/v1/tasks/t0").problem()

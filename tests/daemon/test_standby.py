@@ -130,9 +130,9 @@ async def test_a_lease_that_a_clock_ended_early_changes_the_leader_and_loses_not
     with pair(data_dir, server) as (one, two):
         assert one.submit({"id": "before", **TASK}).status == 202
         await until(lambda: two.get("/v1/tasks/before").status == 200)
-        while b'"two"' not in (card := await server.client.hget(scripts.LEADER, "card") or b""):
+        while b'"two"' not in (card := await server.client.hget(scripts.WHOLE.leader, "card") or b""):
             if card:
-                await server.client.delete(scripts.LEADER)  # a renewal may come before the standby looks
+                await server.client.delete(scripts.WHOLE.leader)  # a renewal may come before the standby looks
             await asyncio.sleep(0.02)
         await leads(two)
         assert two.task("before")["state"] == "queued"
@@ -147,8 +147,8 @@ async def test_a_standby_that_finds_damage_leads_in_safe_mode(data_dir: Path, se
         two.process.send_signal(signal.SIGSTOP)  # type: ignore[union-attr]
         for number in range(3):
             assert one.submit({"id": f"t{number}", **TASK}).status == 202
-        frames = await server.client.xrange(scripts.JOURNAL)
-        await server.client.xdel(scripts.JOURNAL, frames[-2][0])
+        frames = await server.client.xrange(scripts.WHOLE.journal)
+        await server.client.xdel(scripts.WHOLE.journal, frames[-2][0])
         two.process.send_signal(signal.SIGCONT)  # type: ignore[union-attr]
         await until(lambda: "cannot follow" in two.stderr(), 5)
         assert two.get("/v1/tasks/t0").status == 503, "half a truth is none"

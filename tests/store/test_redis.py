@@ -25,9 +25,9 @@ async def test_the_stream_is_readable_by_anybody_with_a_client(server: Server, d
     async with opened_store(server.url, data_dir / "d") as (store, _):
         await store.append(b"a")
         await store.append(b"b")
-        entries = await server.client.xrange(scripts.JOURNAL)
+        entries = await server.client.xrange(scripts.WHOLE.journal)
         assert [entry_id for entry_id, _ in entries] == [b"1-1", b"1-2"]
-        head = await server.client.hgetall(scripts.HEAD)
+        head = await server.client.hgetall(scripts.WHOLE.head)
         assert (head[b"epoch"], head[b"seq"]) == (b"1", b"2")
         assert {key.split(b"}")[0] for key in await server.client.keys("*")} == {b"{hetsched"}
 
@@ -35,7 +35,7 @@ async def test_the_stream_is_readable_by_anybody_with_a_client(server: Server, d
 async def test_a_second_opener_deposes_the_first(server: Server, data_dir: Path) -> None:
     async with opened_store(server.url, data_dir / "a", lease=60) as (first, opened_first):
         await first.append(b"a")
-        await server.client.delete(scripts.LEADER)  # what a clock that jumps does to its lease
+        await server.client.delete(scripts.WHOLE.leader)  # what a clock that jumps does to its lease
         async with opened_store(server.url, data_dir / "b") as (second, opened):
             assert (opened.epoch, await replay(opened)) == (2, [b"a"])
             assert opened.cluster_id == opened_first.cluster_id
@@ -127,9 +127,9 @@ async def test_forgotten_scripts_are_taught_again(server: Server, data_dir: Path
 async def test_a_damaged_frame_refuses_the_start_by_name(server: Server, data_dir: Path) -> None:
     async with opened_store(server.url, data_dir / "d") as (store, _):
         await store.append(b"a")
-    frame = (await server.client.xrange(scripts.JOURNAL))[0][1][b"frame"]
-    await server.client.delete(scripts.JOURNAL)
-    await server.client.xadd(scripts.JOURNAL, {b"frame": frame[:-1] + b"!"}, id="1-1")
+    frame = (await server.client.xrange(scripts.WHOLE.journal))[0][1][b"frame"]
+    await server.client.delete(scripts.WHOLE.journal)
+    await server.client.xadd(scripts.WHOLE.journal, {b"frame": frame[:-1] + b"!"}, id="1-1")
     async with opened_store(server.url, data_dir / "d") as (_, opened):
         with pytest.raises(JournalCorrupt, match="journal 1-1, byte 33: checksum"):
             await replay(opened)
@@ -139,14 +139,14 @@ async def test_a_damaged_frame_refuses_the_start_by_name(server: Server, data_di
 async def test_a_damaged_head_refuses_the_start(server: Server, data_dir: Path, field: str, value: str) -> None:
     async with opened_store(server.url, data_dir / "d"):
         pass
-    await server.client.hset(scripts.HEAD, field, value)
+    await server.client.hset(scripts.WHOLE.head, field, value)
     store = await open_store(server.url, data_dir / "d", config())
     with pytest.raises(JournalCorrupt, match="head, byte 0: cannot be read"):
         await store.open()
 
 
 async def test_a_journal_without_a_head_is_not_begun_anew(server: Server, data_dir: Path) -> None:
-    await server.client.xadd(scripts.JOURNAL, {b"frame": b"?"}, id="1-1")
+    await server.client.xadd(scripts.WHOLE.journal, {b"frame": b"?"}, id="1-1")
     store = await open_store(server.url, data_dir / "d", config())
     with pytest.raises(HeadDamaged, match="head, byte 0: is missing, but there is a journal"):
         await store.open()
@@ -157,7 +157,7 @@ async def test_snapshots_trim_the_stream_and_their_chunks_go_with_them(server: S
         for number in range(4):
             await store.append(b"%d" % number)
             await store.save_snapshot(b"%d" % number)
-        assert [entry_id for entry_id, _ in await server.client.xrange(scripts.JOURNAL)] == [b"1-3", b"1-4"]
+        assert [entry_id for entry_id, _ in await server.client.xrange(scripts.WHOLE.journal)] == [b"1-3", b"1-4"]
         assert len(await server.client.keys("*snapshot*")) == 2
         newest = (await server.client.keys("*1.3@*"))[0]
     await server.client.delete(newest)
@@ -257,7 +257,7 @@ async def test_a_replica_has_it_before_it_is_confirmed(
         assert store.stats().durability is Durability.REPLICATED
         for number in range(20):
             await store.append(b"%d" % number)
-            assert await replica.client.xlen(scripts.JOURNAL) == number + 1
+            assert await replica.client.xlen(scripts.WHOLE.journal) == number + 1
         await replica.client.execute_command("REPLICAOF", "NO", "ONE")
         waiting = store.append(b"alone")
         await asyncio.sleep(0.5)
@@ -289,7 +289,9 @@ async def _tcp_to(socket: Path) -> asyncio.Server:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("redis+cluster://h", "not supported yet"),
+        ("redis+cluster://h:1/3", "HOST:PORT"),
+        ("redis+cluster://", "HOST:PORT"),
+        ("redis+cluster://h?colour=red", "HOST:PORT"),
         ("mysql://h", "none of embedded:"),
         ("", "none of embedded:"),
         ("redis://h:port", "store.url"),

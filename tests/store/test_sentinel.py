@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hetsched.errors import ConfigError, StoreLost
-from hetsched.store import IdentityMismatch, Moved, Store, open_store
-from tests.store.helpers import config, replay
+from hetsched.errors import ConfigError
+from hetsched.store import open_store
+from tests.store.failing_over import failovers, regress
+from tests.store.helpers import config
 from tests.store.sentinels import Watched
 
 RUNS = int(os.environ.get("HETSCHED_RUNS", "30"))
@@ -28,22 +29,6 @@ def watched(data_dir: Path) -> Iterator[Watched]:
         found.close()
 
 
-async def appended_until_lost(store: Store, kept: list[bytes], begin: int) -> StoreLost:
-    """Append four at a time until the store is lost; what was confirmed is in `kept`, in order."""
-    number = begin
-    while True:
-        frames = [b"%d" % (number + ahead) for ahead in range(4)]
-        number += 4
-        answers = await asyncio.gather(*(store.append(frame) for frame in frames), return_exceptions=True)
-        for frame, answer in zip(frames, answers, strict=True):
-            if answer is None:
-                kept.append(frame)
-            else:
-                assert isinstance(answer, StoreLost), answer
-        if any(answers):
-            return await store.failed
-
-
 async def test_what_a_replica_had_is_on_the_next_primary(watched: Watched, data_dir: Path) -> None:
     await failovers(watched, data_dir, runs=1)
 
@@ -56,29 +41,6 @@ async def test_thirty_primaries_die_and_nothing_confirmed_is_lost(
     kept = await failovers(watched, data_dir, RUNS)
     with capsys.disabled():
         print(f"\nprimary killed, replicated: {RUNS} failovers, {kept} frames confirmed, 0 lost")
-
-
-async def failovers(watched: Watched, data_dir: Path, runs: int) -> int:
-    """Kill one primary after the other under appends; the number of frames confirmed, all of which are there in the end."""
-    kept: list[bytes] = []
-    for run in range(runs + 1):
-        store = await open_store(watched.url, data_dir / "d", config(durability="replicated"))
-        opened = await store.open()
-        there = await replay(opened)
-        assert [frame for frame in there if frame in set(kept)] == kept, "nothing confirmed is lost or out of order"
-        assert opened.epoch >= run + 1
-        if run < runs:
-            dead = watched.primary
-            losing = asyncio.create_task(appended_until_lost(store, kept, run * 1_000_000))
-            await asyncio.sleep(0.3)
-            dead.kill()
-            assert isinstance(await losing, Moved)
-            await asyncio.to_thread(watched.until_replaced, dead)
-        if run + 1 < runs:
-            await asyncio.to_thread(dead.start)
-            await asyncio.to_thread(watched.settled)
-        await store.close()
-    return len(kept)
 
 
 async def test_a_replica_that_lacks_what_was_confirmed_is_refused_by_name(watched: Watched, data_dir: Path) -> None:
@@ -115,31 +77,6 @@ async def test_thirty_primaries_take_something_with_them_and_each_time_it_is_not
             watched.close()
     with capsys.disabled():
         print(f"\nprimary killed ahead of its replicas, fsync: {RUNS} failovers, {RUNS} refused by name")
-
-
-async def regress(watched: Watched, data_dir: Path) -> None:
-    """Frames that only the primary has are confirmed under fsync, then it dies."""
-    store = await open_store(watched.url, data_dir / "d", config(durability="fsync"))
-    await store.open()
-    await store.append(b"on all")
-    dead, replicas = watched.primary, watched.replicas
-    await asyncio.sleep(0.2)
-    for replica in replicas:
-        replica.process.send_signal(signal.SIGSTOP)  # type: ignore[union-attr]
-    dead.client.client_kill_filter(_type="replica")  # else the kernel keeps for them what follows
-    for number in range(10):
-        await store.append(b"%d" % number)
-    dead.kill()
-    for replica in replicas:
-        replica.process.send_signal(signal.SIGCONT)  # type: ignore[union-attr]
-    await asyncio.to_thread(watched.until_replaced, dead)
-    lost = store.append(b"one more")
-    with pytest.raises(StoreLost):
-        await lost
-    await store.close()
-    again = await open_store(watched.url, data_dir / "d", config(durability="fsync"))
-    with pytest.raises(IdentityMismatch, match="before that"):
-        await again.open()
 
 
 @pytest.mark.parametrize("url", ["redis+sentinel://", "redis+sentinel://h:1", "redis+sentinel://h:1/a?colour=red"])

@@ -46,7 +46,7 @@ async def test_a_standby_reads_what_is_appended_and_goes_on_from_there(server: S
         assert await news(follower) == [b"3"]
         assert (await second.attend(follower.at)) is not None
         await first.append(b"4")
-        await server.client.delete(scripts.LEADER)
+        await server.client.delete(scripts.WHOLE.leader)
         assert await second.attend(follower.at) is None
         opened = await second.open(follower)
         assert (opened.epoch, opened.snapshot, await replay(opened)) == (2, None, [b"4"])
@@ -63,7 +63,7 @@ async def test_a_dead_leaders_own_successor_waits_for_nothing(server: Server, da
     """Its data directory was locked, so whoever wrote the record is gone."""
     async with opened_store(server.url, data_dir / "a"):
         pass
-    assert await server.client.exists(scripts.LEADER)
+    assert await server.client.exists(scripts.WHOLE.leader)
     async with opened_store(server.url, data_dir / "a") as (_, opened):
         assert opened.epoch == 2
 
@@ -111,9 +111,9 @@ async def test_a_store_that_lost_what_a_standby_has_read_is_not_led(server: Serv
         await first.append(b"1")
         await first.append(b"2")
         assert await follower.begin() is None and await news(follower) == [b"1", b"2"]
-    await server.client.delete(scripts.LEADER)
-    await server.client.hset(scripts.HEAD, mapping={"seq": 1})
-    await server.client.xdel(scripts.JOURNAL, "1-2")
+    await server.client.delete(scripts.WHOLE.leader)
+    await server.client.hset(scripts.WHOLE.head, mapping={"seq": 1})
+    await server.client.xdel(scripts.WHOLE.journal, "1-2")
     with pytest.raises(IdentityMismatch, match="ends at"):
         await second.open(follower)
 
