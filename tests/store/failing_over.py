@@ -75,7 +75,8 @@ async def regress(watched: Replaced, data_dir: Path) -> None:
     await store.open()
     await store.append(b"on all")
     dead, replicas = watched.primary, watched.replicas
-    await asyncio.sleep(0.2)
+    dead.client.set("{hetsched}:told", 1)
+    assert dead.client.wait(len(replicas), 10_000) == len(replicas), "all have what was appended so far"
     for replica in replicas:
         replica.process.send_signal(signal.SIGSTOP)  # type: ignore[union-attr]
     dead.client.client_kill_filter(_type="replica")  # else the kernel keeps for them what follows
