@@ -52,6 +52,9 @@ POLICY_FIRST_FIT: Final[int]
 TERM_NAMES: Final[
     tuple[str, ...]
 ]  # of the weights of set_shape_scores, in order: told, preset, fragment, pack, spread, load
+PRICE_PART_NAMES: Final[
+    tuple[str, ...]
+]  # of what a placement costs under POLICY_PRICE: devices, premium, apart, cpu, memory
 POLICY_PRICE: Final[int]
 POLICY_RANDOM: Final[int]  # this one and the following as published (_core/published.pxi)
 POLICY_BEST_FIT: Final[int]
@@ -388,6 +391,10 @@ class Core:
     # ------------------------------------------------------------------ questions (change nothing)
     def task(self, task: int) -> TaskRow: ...
     def placement(self, task: int) -> Placement | None: ...
+    def ranked(self, task: int) -> tuple[dict[str, int], dict[str, int]]:
+        """Of a task that is on a node, as if it were placed there now, on its devices: thousandths by name of TERM_NAMES (not `told`; `preset` only
+        where it has a score), and under POLICY_PRICE by PRICE_PART_NAMES what the node's free room is worth less by it, tenths of a milli of
+        a device (below 0: more). Both empty where a claim has its devices already."""
     def story(self, task: int) -> Placement | None:
         """What its attempt was that was over last: of a task that succeeded, or whose attempt was over this turn (asked in order of the facts)."""
     def stories_on(self, node: int) -> list[int]:

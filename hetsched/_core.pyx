@@ -15,7 +15,7 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   refuse, codec, replay                      what may happen in which state; facts read back
   check, check_derived                       what must hold
   records, whole, load, digest               the tables as a whole
-  tabled, cluster, shapes, terms, tasks, pricing, questions  the doors, layered by what they are about; Core is the last layer
+  tabled, cluster, shapes, terms, tasks, pricing, ranked, questions  the doors, layered by what they are about; Core is the last layer
 
 To add a fact: its code and bytes and `apply_x` in apply, `do_x` in facts, `refuse_x`, a case in codec and in replay, a line in the .pyi, a
 story in tests/core.
@@ -108,6 +108,7 @@ DAMPED_NS = DAMPING_NS
 LANE_BATCH, LANE_IMMEDIATE = 0, 1
 ORDER_DRF, ORDER_WEIGHTED, ORDER_FIFO = 0, 1, 2
 TERM_NAMES = ("told", "preset", "fragment", "pack", "spread", "load")
+PRICE_PART_NAMES = ("devices", "premium", "apart", "cpu", "memory")
 POLICY_FRAGMENT, POLICY_PACK, POLICY_SPREAD, POLICY_FIRST_FIT, POLICY_PRICE = range(5)
 POLICY_RANDOM, POLICY_BEST_FIT, POLICY_DOT_PRODUCT, POLICY_PACKING, POLICY_CLUSTERING, POLICY_FGD = range(5, 11)
 RESOURCE_CPU, RESOURCE_MEMORY, RESOURCE_KIND = 0, 1, 2
@@ -164,6 +165,7 @@ include "_core/accept.pxi"
 include "_core/tasks.pxi"
 include "_core/run.pxi"
 include "_core/pricing.pxi"
+include "_core/ranked.pxi"
 include "_core/verdict.pxi"
 include "_core/questions.pxi"
 include "_core/check.pxi"

@@ -43,10 +43,14 @@ cdef int start_prices(Tables* t) except -1:
 
 # ---------------------------------------------------------------- devices
 
+cdef inline int premium_loss(PriceRecord* price, DeviceRecord* device, int share) noexcept nogil:
+    """Likewise because others want its model by name."""
+    return share * 5 * price.premium[device.model] // 1000 if device.model >= 0 else 0
+
+
 cdef inline int piece_loss(PriceRecord* price, DeviceRecord* device, int share) noexcept nogil:
     """Tenths of a milli that the device is worth less once this share of it is taken."""
-    cdef int premium = price.premium[device.model] if device.model >= 0 else 0
-    return 10 * (price.value[device.share_free] - price.value[device.share_free - share]) + share * 5 * premium // 1000
+    return 10 * (price.value[device.share_free] - price.value[device.share_free - share]) + premium_loss(price, device, share)
 
 
 cdef inline int part_key(Tables* t, DeviceRecord* device, AskRecord* ask) noexcept nogil:
@@ -93,12 +97,13 @@ cdef int pieces_loss(Tables* t, DeviceRecord* devices, uint32_t* pieces, int cou
 
 # ---------------------------------------------------------------- node
 
-cdef int64_t stranded(Tables* t, NodeView* view, ShapeRecord* shape, int64_t cpu_free, int64_t memory_free) noexcept nogil:
-    """Tenths of a milli that missing CPU and memory cost; `shape`: as if its devices were taken (NULL: none)."""
-    cdef int64_t cost = 0, free_milli
+cdef inline void stranded_by(Tables* t, NodeView* view, ShapeRecord* shape, int64_t cpu_free, int64_t memory_free, int64_t* cost) noexcept nogil:
+    """Tenths of a milli that missing CPU and missing memory cost; `shape`: as if its devices were taken (NULL: none)."""
+    cdef int64_t free_milli
     cdef int64_t cpu = max(<int64_t> 0, min(cpu_free, <int64_t> MOST_AMOUNT))
     cdef int64_t mebibytes = max(<int64_t> 0, min(memory_free >> 20, <int64_t> MOST_AMOUNT))
     cdef int at, kind, ask
+    cost[0] = cost[1] = 0
     for at in range(view.kinds):
         kind = view.kind[at]
         free_milli = view.free_milli[kind]
@@ -106,9 +111,15 @@ cdef int64_t stranded(Tables* t, NodeView* view, ShapeRecord* shape, int64_t cpu
             for ask in range(shape.ask_count):
                 if shape.asks[ask].kind == kind:
                     free_milli -= ask_milli(&shape.asks[ask])
-        cost += 5 * max(<int64_t> 0, free_milli - (cpu * t.prices[kind].cpu_rate >> RATE_BITS))
-        cost += 2 * max(<int64_t> 0, free_milli - (mebibytes * t.prices[kind].memory_rate >> RATE_BITS))
-    return cost
+        cost[0] += 5 * max(<int64_t> 0, free_milli - (cpu * t.prices[kind].cpu_rate >> RATE_BITS))
+        cost[1] += 2 * max(<int64_t> 0, free_milli - (mebibytes * t.prices[kind].memory_rate >> RATE_BITS))
+
+
+cdef int64_t stranded(Tables* t, NodeView* view, ShapeRecord* shape, int64_t cpu_free, int64_t memory_free) noexcept nogil:
+    """Both."""
+    cdef int64_t cost[2]
+    stranded_by(t, view, shape, cpu_free, memory_free, cost)
+    return cost[0] + cost[1]
 
 
 cdef int64_t strands(Tables* t, NodeRecord* node, ShapeRecord* shape, NodeView* view) noexcept nogil:

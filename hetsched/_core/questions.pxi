@@ -1,6 +1,6 @@
 # Doors that only ask. They change nothing, not even derived structures that a decision could see.
 
-cdef class Questions(PricingDoors):
+cdef class Questions(RankedDoors):
 
     def find(self, bytes key):
         cdef const uint8_t* data = key

@@ -172,6 +172,8 @@ def _amount(flag: str, text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise Usage(f"--{flag} {text}: it is written WHAT=N" + nearest(name, ("gpu", "cpu", "memory")))
+    if value.isdecimal():
+        return name, int(value)
     return name, float(value) if value.replace(".", "", 1).isdecimal() else value
 
 

@@ -41,6 +41,7 @@ def tell_explanation(answer: dict[str, Any]) -> None:
     if answer.get("terms"):
         emit()
         table(("TERM", "WEIGHT", "HERE", "BEST FOR A NODE WHERE IT IS 1"), map(_term, answer["terms"]))
+        _price(answer["terms"])
     if answer.get("nodes"):
         emit()
         table(("NODES", "RULED OUT BY"), [(count, why.replace("_", " ")) for why, count in answer["nodes"].items()])
@@ -54,7 +55,18 @@ def _run_time(found: dict[str, Any]) -> str:
 
 def _term(row: dict[str, Any]) -> tuple[object, ...]:
     here = row.get("value")
-    return row["term"], f"{row['weight']:g}", "-" if here is None else f"{here:.2f}", f"{row['what']} ({row['source']})"
+    name = f"{row['term']} {row['preset']}" if "preset" in row else row["term"]
+    return name, f"{row['weight']:g}", "-" if here is None else f"{here:.2f}", f"{row['what']} ({row['source']})"
+
+
+def _price(rows: list[dict[str, Any]]) -> None:
+    """What the placement takes off the worth of the node's free room, part by part."""
+    for row in rows:
+        if row.get("parts"):
+            emit()
+            lines = [(part["part"], f"{part['value']:g}", part["what"]) for part in row["parts"]]
+            lines.append(("in all", f"{row['loses']:g}", "by which nodes are compared, in steps of 20"))
+            table(("PRICE", "1/1000 DEVICE", "WHAT THE NODE'S FREE ROOM IS WORTH LESS BY IT"), lines)
 
 
 def _evidence(answer: dict[str, Any]) -> None:

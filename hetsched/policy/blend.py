@@ -15,6 +15,7 @@ from hetsched._core import TERM_NAMES
 from hetsched.config import Policy
 from hetsched.policy import presets, terms
 from hetsched.policy.fleet import Fleet, Vector
+from hetsched.policy.rows import preset_row, term_row
 from hetsched.policy.scorers import Scorers
 from hetsched.policy.shape import ShapeWords
 from hetsched.policy.speeds import Shown, speeds
@@ -137,18 +138,27 @@ class Blend:
             del self._answers[next(iter(self._answers))]
         return answers
 
-    def explain(self, shape: ShapeWords, fleet: Fleet, slot: int, of_core: Mapping[str, float]) -> list[dict[str, Any]]:
-        """Every term that was weighed: its value on this node (`of_core`: the core's, as it is now; None: not known afterwards), weight,
-        meaning and source."""
+    def explain(
+        self, shape: ShapeWords, fleet: Fleet, slot: int, of_core: Mapping[str, float], lost: Mapping[str, int]
+    ) -> list[dict[str, Any]]:
+        """Every term that was weighed: its value on this node (`of_core`: the core's; `lost`: see `preset_row`; None: a plug-in gave nothing),
+        weight, meaning and source."""
         weights = self.weights(shape.task_type)
         vectors = self._computed(shape, fleet, weights) | self._answers.get(shape, {})
         rows = []
         for name, weight in weights.items():
             value = float(vectors[name][slot]) if name in vectors and slot < vectors[name].size else of_core.get(name)
-            term = presets.TERMS.get(name, presets.Term("a plug-in's", "policy.scorers"))
-            row = {"term": name, "weight": weight, "value": value, "what": term.what, "source": term.source}
-            rows.append(row)
+            if name == "preset":
+                rows.append(preset_row(self._config.preset, weight, value, lost))
+            else:
+                rows.append(term_row(name, presets.TERMS.get(name) or self._plug_in(name, value), weight, value))
         return rows
+
+    def _plug_in(self, name: str, value: float | None) -> presets.Term:
+        scorer = self.scorers.scorers.get(name)
+        where = ":".join(str(getattr(scorer, part, "?")) for part in ("__module__", "__qualname__"))
+        what = f"the plug-in {name}" + (" (it gave nothing: dropped from the decision)" if value is None else "")
+        return presets.Term(what, f"{where}, policy.scorers.{name}")
 
 
 def _stretched(value: Vector, fleet: Fleet) -> Vector:

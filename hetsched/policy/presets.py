@@ -61,6 +61,26 @@ WEIGHTS: dict[str, dict[str, float]] = {
 """Presets that are weighted sums of terms. Every other one is the core's own, and the one term `preset` where more is laid over it."""
 
 BLENDED = tuple(WEIGHTS)
+
+BEWARE = "Weng et al., Beware of Fragmentation, USENIX ATC 2023"
+OWN_PRESETS: dict[str, Term] = {
+    "price": Term(
+        "the node's free room loses least worth to the tasks that come here, in steps of 20 thousandths of a device",
+        "bid prices: Talluri and van Ryzin, Management Science 44, 1998; docs/rules/placing.md",
+    ),
+    "fragment": TERMS["fragment"],
+    "pack": TERMS["pack"],
+    "spread": TERMS["spread"],
+    "random": Term("any node that fits, by chance", f"baseline of {BEWARE}"),
+    "first-fit": Term("the node that joined first", "first fit"),
+    "best-fit": Term("least free cores and devices are left", f"best fit as in {BEWARE}"),
+    "dot-product": Term("what is asked is least along what is free", f"dot product as in {BEWARE}"),
+    "packing": Term("devices that are begun before idle ones, idle ones before idle nodes", f"packing as in {BEWARE}"),
+    "clustering": Term("nodes that hold tasks of the same size first", f"clustering as in {BEWARE}"),
+    "fgd": Term("free capacity becomes least a fragment", BEWARE),
+}
+"""Presets of the core: what their own score says."""
+
 OWN = {"preset": 1.0}
 
 TYPE_WEIGHTS: dict[str, dict[str, dict[str, float]]] = {

@@ -235,9 +235,7 @@ class Explain:
         node, body = self.books.cluster.by_name[live.node], self.world.body(task)
         found = [*lending.borrowed(self.books, body), *lending.lent(self.books, node, body), *self._kept_whole(body)]
         out["secondary"] = [{"reason": c, "detail": s, "numbers": n} for c, s, n in found]
-        terms = self.world.ranking.explain(self.core.task(task).shape, node.slot)
-        if terms:
-            out["terms"] = terms
+        out["terms"] = self.world.ranking.explain(task)
         run_time = prediction_json(self._run_time(live, task))
         if run_time is not None:
             out["run_time"] = run_time

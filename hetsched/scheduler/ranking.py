@@ -17,6 +17,7 @@ from hetsched._core import Core
 from hetsched.model import NodeSpec
 from hetsched.policy.presets import is_blended, is_learning
 from hetsched.policy.profiles import Class, size_class
+from hetsched.policy.rows import preset_row
 from hetsched.policy.shape import ShapeWords
 from hetsched.policy.speeds import NOTHING, TRYING_RUNS, Shown
 from hetsched.scheduler.books import Books
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 FEW_RUNS = 8
 MEDIAN_STEPS = 16
 """A learned median must move by a sixteenth of a doubling (4 %) before the shapes of its type are told again."""
-
-CORE_TERMS = ("load",)
-"""Terms of the core whose value now still says something of a task that is there; the others speak of the moment of placing."""
 
 
 class Ranking:
@@ -143,13 +141,17 @@ class Ranking:
 
     # -- for people
 
-    def explain(self, shape: int, node_slot: int) -> list[dict[str, Any]]:
-        """Every term that the node was ranked by; empty where the preset is the core's own."""
+    def explain(self, task: int) -> list[dict[str, Any]]:
+        """Every term by which the node of a task ranked that is on one: of what the core weighs the value of now, see `policy/rows.py`."""
+        core = self.books.core
+        milli, lost = core.ranked(task)
+        of_core = {name: value / 1000 for name, value in milli.items()}
         if self._blend is None:
-            return []
-        free_milli = self.books.core.shape_terms(shape, node_slot)[1]
-        of_core = dict.fromkeys(CORE_TERMS, free_milli / 1000)
-        return self._blend.explain(shape_words(self.books.templates.shapes[shape]), self.fleet, node_slot, of_core)
+            return [preset_row(self.books.config.policy.preset, 1.0, of_core.get("preset"), lost)]
+        placement = core.placement(task)
+        assert placement is not None, "the core has just told its terms"
+        words = shape_words(self.books.templates.shapes[core.task(task).shape])
+        return self._blend.explain(words, self.fleet, placement.node, of_core, lost)
 
     def dropped(self) -> dict[tuple[str, str], int]:
         """How often which plug-in gave nothing, by (scorer, reason)."""

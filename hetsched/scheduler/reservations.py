@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hetsched._core import NONE, TaskRow
+from hetsched._core import NONE, QUEUED, TaskRow
 from hetsched.scheduler.reasons import Waiting
 from hetsched.scheduler.world import World
 
@@ -22,7 +22,7 @@ def starts_in_s(world: World, task: int, row: TaskRow) -> float | None:
 
 
 def reasons(world: World, task: int, row: TaskRow, run_s: float) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(code, sentence, numbers); `run_s`: expected run time of the task, 0 = unknown."""
+    """(code, sentence, numbers); `run_s`: expected run time of the task, 0 = unknown. It holds back only who is in line."""
     found = world.core.reservation()
     if found is None:
         return
@@ -35,7 +35,7 @@ def reasons(world: World, task: int, row: TaskRow, run_s: float) -> Iterator[tup
             f"first of those that wait: has a reservation on {', '.join(nodes)} in {start_s:g} s, by expected run times"
         )
         yield Waiting.RESERVED, sentence, numbers
-    elif 0 < world.core.verdict(row.shape)["fits"] <= len(nodes):
+    elif row.state == QUEUED and 0 < world.core.verdict(row.shape)["fits"] <= len(nodes):
         ident = world.books.id_of(head)
         runs = f"is expected to run {run_s:g} s" if run_s else "says nothing of its run time"
         sentence = f"fits on {', '.join(nodes)}, reserved for {ident} in {start_s:g} s; it {runs} and would delay that"

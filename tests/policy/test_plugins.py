@@ -65,6 +65,15 @@ def test_the_example_is_found_by_its_entry_point_and_ranks_nodes(installed: None
     assert [one.node_of(ident) for ident in ("a", "b", "c")] == ["cheap", "mid", "dear"]
     (row,) = [row for row in one.scheduler.view.explain("a")["terms"] if row["term"] == "cheapest"]
     assert row["value"] == pytest.approx(1 - 2 / 9) and row["weight"] == 1.0
+    assert row["what"] == "the plug-in cheapest" and row["source"].startswith("hetsched_cheapest:")
+
+
+def test_laid_over_the_default_both_are_told_with_numbers(installed: None) -> None:
+    one = story(None, scorers={"cheapest": 1.0})
+    one.submit(task("a", cpu=8))
+    own, plug_in = one.scheduler.view.explain("a")["terms"]
+    assert (own["term"], own["preset"], plug_in["term"]) == ("preset", "price", "cheapest")
+    assert own["value"] is not None and own["parts"][0]["part"] == "devices"
 
 
 def test_a_scorer_that_is_not_installed_stops_the_start() -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from hetsched.config.rules import PRESETS as CONFIGURED
 from hetsched.config.rules import TERMS as CONFIGURABLE
-from hetsched.policy.presets import TERMS, WEIGHTS
+from hetsched.policy.presets import OWN_PRESETS, TERMS, WEIGHTS
 from hetsched.scheduler.scheduler import PRESETS
 from tests.scheduler.build import Story, node, task
 
@@ -115,6 +115,57 @@ def test_explain_names_every_term_its_weight_and_its_source() -> None:
     }
     for row in told:
         assert 0 <= row["value"] <= 1 and row["what"] and row["source"]
+
+
+@pytest.mark.parametrize("preset", [*OWN_PRESETS])
+def test_explain_names_the_formula_of_every_preset_of_the_core(preset: str) -> None:
+    one = story([node("a", gpus=2), node("b", gpus=2)], preset=preset)
+    one.submit(gpu_task("t"))
+    (row,) = one.scheduler.view.explain("t")["terms"]
+    assert (row["term"], row["preset"], row["weight"]) == ("preset", preset, 1.0) and row["what"] and row["source"]
+    has_score = preset not in ("first-fit", "random")
+    assert (row["value"] is not None) == has_score and (not has_score or 0 <= row["value"] <= 1)
+    assert ("parts" in row) == (preset == "price")
+
+
+def test_explain_of_a_price_adds_up_to_what_nodes_are_compared_by() -> None:
+    """Before any device task is known a device is worth its size, and goes with 11 cores and 40 GiB. Here: 4 GPUs with 22 cores, so two of
+    them stand without cores; a task of one GPU and 22 cores takes one, and strands the three that stay."""
+    one = story([node("a", cpu=22, memory="1Ti", gpus=4)])
+    one.scheduler._pricer = None  # as priced at the start
+    one.submit(task("t", cpu=22, resources={"gpu": 1}))
+    (row,) = one.scheduler.view.explain("t")["terms"]
+    parts = {part["part"]: part["value"] for part in row["parts"]}
+    half_of_three_instead_of_two = pytest.approx(500, abs=1)  # rates are fixed-point
+    assert parts == {
+        "devices": 1000,
+        "premium": 0,
+        "apart": 0,
+        "cpu": half_of_three_instead_of_two,
+        "memory": 0,
+    }
+    assert row["loses"] == sum(parts.values())
+
+
+def test_asking_why_a_task_is_where_it_is_changes_nothing() -> None:
+    one = story([node("a", gpus=4, cpu=22), node("b", gpus=4)])
+    for at in range(60):
+        one.submit(task(f"t{at}", cpu=0.5, resources={"gpu": 0.125 * (1 + at % 3)}))
+    before = one.scheduler.digest(), one.scheduler.snapshot()
+    for at in range(60):
+        if one.node_of(f"t{at}"):
+            assert one.scheduler.view.explain(f"t{at}")["terms"]
+    one.scheduler.core.check()
+    assert (one.scheduler.digest(), one.scheduler.snapshot()) == before
+
+
+def test_a_task_whose_devices_are_promised_already_is_explained_without_numbers() -> None:
+    one = story([node("a", gpus=1)])
+    one.submit(gpu_task("victim", qos="background"))
+    one.submit(gpu_task("first", qos="critical"))
+    assert one.state("victim") == "stopping"
+    (row,) = one.scheduler.view.explain("victim")["terms"]
+    assert row["preset"] == "price" and row["value"] is None and "parts" not in row
 
 
 def test_a_restart_ranks_as_before() -> None:

@@ -12,6 +12,7 @@ from hetsched.scheduler import rehearse
 from hetsched.scheduler.rehearse import Advice
 from hetsched.scheduler.seen import Seen
 from tests.scheduler.build import Story, node, task
+from tests.scheduler.typed import typed
 from tests.scheduler.whatif import Real, patient
 
 
@@ -184,6 +185,47 @@ def test_a_hand_of_the_operator() -> None:
     assert limit["calls"][0]["path"] == "/v1/queues/team" and limit["calls"][0]["body"]["limit"] == {"cpu": 3.0}
     assert remedy(story, "shut", "uncordon")["detail"] == "uncordon b: starts now on b"
     assert remedy(story, "held", "release")["detail"].startswith("release it: starts now on")
+
+
+def test_the_command_that_raises_limits_is_whole_and_keeps_the_others() -> None:
+    story = Story([node("a", cpu=8, gpus=4)])
+    story.queue(name="lab", limit={"cpu": 2, "memory": "32Gi"})
+    story.queue(name="lab/x", weight=3, guaranteed={"cpu": 1}, limit={"cpu": 1.5, "memory": 3000000001, "gpu": 2})
+    story.submit(task("r", cpu=1, resources={"memory": 2000000000, "gpu": 1}, queue="lab/x"))
+    story.submit(task("w", cpu=1.5, resources={"memory": 2147483649, "gpu": 2}, queue="lab/x"))
+    story.wait(1)
+    limit = remedy(story, "w", "queue_limit")
+    assert limit["how"] == (
+        "hetsched queue set lab/x --limit cpu=2.5 --limit memory=4147483649 --limit gpu=3"
+        " && hetsched queue set lab --limit cpu=2.5 --limit memory=32Gi"
+    )
+    typed(story, limit["how"])
+    story.wait(1)
+    assert story.node_of("w") == "a"
+    kept = story.scheduler.view.queue("lab/x")
+    assert kept["weight"] == 3 and kept["guaranteed"] == {"cpu": 1}
+
+
+def test_who_waits_for_another_is_told_so_and_nothing_of_room_kept_for_a_third() -> None:
+    story = Story([node("a", cpu=4)])
+    story.submit(task("r", cpu=3, duration=100))
+    story.submit(task("other", cpu=1))
+    story.wait(1)
+    story.submit(task("first", cpu=4))
+    story.end("other")
+    story.submit(task("child", cpu=1, after=["r"]))
+    story.submit(task("never", cpu=1, after=["first", {"id": "r", "when": "ended"}]))
+    story.submit(task("sad", cpu=1, after=[{"id": "r", "when": "failed"}]))
+    story.wait(1)
+    told = story.scheduler.view.explain("child")
+    assert told["reason"] == "dependency" and "behind_reservation" not in [one["reason"] for one in told["secondary"]]
+    child = advice(story, "child").eta_reason  # `first` takes the node when `r` ends, and says nothing of its own end
+    assert child is not None and child.startswith("no running task that stands in its way has a duration")
+    never, sad = advice(story, "never").eta_reason, advice(story, "sad").eta_reason
+    assert never == "it waits for the end of first (queued), r (running), and nobody knows when that is"
+    assert sad == "it starts only if r fails, and nobody can know that"
+    planned = plan(story, {"resources": {"cpu": 1}, "after": ["never"]})["tasks"][0]
+    assert planned["eta_reason"] == "it waits for the end of never (held), and nobody knows when that is"
 
 
 def test_before_others() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from hetsched.model import parse_submission
 from hetsched.scheduler import Scheduler, rehearse
+from tests.scheduler.typed import typed
 from tests.scheduler.whatif import Real, _task, patient, small_world
 
 SEEDS = [*range(30), 81, 103, 132, 139, 142, 186, 237, 279, 334, 350, 371]  # all but the first thirty have found faults
@@ -31,7 +32,11 @@ def test_every_remedy_has_the_promised_effect(seed: int) -> None:
 
 def hold_to_it(real: Real, ident: str, remedy: dict[str, Any]) -> None:
     gang = real.task(ident)["spec"].get("gang")
-    names = real.do(remedy["calls"]) or [ident]
+    if remedy["how"].startswith("hetsched "):  # a person pastes it
+        typed(real, remedy["how"])
+        names = [ident]
+    else:
+        names = real.do(remedy["calls"]) or [ident]
     real.wait(0.1)
     effect = remedy["effect"]
     if effect["starts"] == "now":

@@ -25,6 +25,7 @@ from hetsched.scheduler.rehearse.image import Image, Patience, load_copy, open_c
 from hetsched.scheduler.rehearse.remedies import Candidate, as_candidate, candidates
 from hetsched.scheduler.rehearse.subject import Subject, instead, subject_of
 from hetsched.scheduler.rehearse.trial import Effect, Trial
+from hetsched.scheduler.rehearse.unknown import awaited, why_unknown
 from hetsched.scheduler.scheduler import Scheduler
 
 MOST_REMEDIES = 5
@@ -58,7 +59,7 @@ def advise(image: Image, ident: str, now_ns: int, share: Share) -> Advice | None
     engine = Engine(image, scratch, subject_of(scratch, slot), now_ns, share(1.0))
     told = scratch.view.explain(ident)
     reasons = [told["reason"], *(other["reason"] for other in told["secondary"])]
-    start, advice = _eta(image, slot, reasons, now_ns, share(0.5))
+    start, advice = _eta(engine, slot, reasons, share(0.5))
     advice.free = _free(engine)
     advice.left_out = image.left_out()
     found = candidates(scratch, engine.subject, reasons, engine.ask, engine.ever)
@@ -96,14 +97,16 @@ NO_ETA = {
 }
 
 
-def _eta(image: Image, slot: int, reasons: list[str], now_ns: int, is_over: Patience) -> tuple[Start | None, Advice]:
+def _eta(engine: Engine, slot: int, reasons: list[str], is_over: Patience) -> tuple[Start | None, Advice]:
+    image, now_ns = engine.image, engine.now_ns
     hopeless = next((NO_ETA[reason] for reason in reasons if reason in NO_ETA), None)
     if hopeless is not None:
         return None, Advice(eta_reason=hopeless)
-    soon = Runner(open_copy(image, now_ns), now_ns, late=False).run({slot}, is_over)
+    copy = open_copy(image, now_ns)
+    soon = Runner(copy, now_ns, late=False).run({slot}, is_over)
     start = soon.starts.get(slot)
     if start is None:
-        return None, Advice(eta_reason=soon.why)
+        return None, Advice(eta_reason=why_unknown(awaited(engine.scratch, slot), copy, slot, soon.why))
     late = Runner(open_copy(image, now_ns), now_ns, late=True).run({slot}, is_over)
     return start, Advice(eta=eta_json(soon, late, slot, now_ns))
 

@@ -1,13 +1,14 @@
-"""A remedy as the HTTP calls that do it: what was tried on the copy, in the words in which a client would ask for it."""
+"""A remedy as the HTTP calls that do it, or the command: what was tried on the copy, in the words in which a client would ask for it."""
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from hetsched.model import Submission, Task, task_to_json
+from hetsched.model import QueueSpec, Submission, Task, task_to_json
 from hetsched.scheduler import messages
 from hetsched.scheduler.rendering import amounts_json
 
@@ -31,6 +32,22 @@ def call_of(asked: messages.Input) -> dict[str, Any]:
     assert isinstance(asked, messages.Operate), f"no client can cause a {type(asked).__name__}"
     body = {"priority": asked.priority} if asked.verb == "priority" else {}
     return _call("POST", f"/v1/tasks/{quote(asked.task)}/{asked.verb}", body)
+
+
+def set_limits(queue: QueueSpec) -> str:
+    """The command that gives the queue its limits, all of them, for it replaces them whole."""
+    flags = [f"--limit {shlex.quote(f'{name}={amount}')}" for name, amount in _exact(queue.limit)]
+    return " ".join(["hetsched queue set", shlex.quote(queue.name), *flags])
+
+
+def _exact(amounts: dict[str, int]) -> list[tuple[str, str]]:
+    """As a person would write them, nothing rounded: memory in the largest unit that it is whole in, the rest as decimals."""
+    return [(name, _bytes(n) if name == "memory" else f"{n / 1000:.15g}") for name, n in amounts.items()]
+
+
+def _bytes(amount: int) -> str:
+    power = next((power for power in (4, 3, 2, 1) if amount and amount % 1024**power == 0), 0)
+    return f"{amount // 1024**power}{('', 'Ki', 'Mi', 'Gi', 'Ti')[power]}"
 
 
 def _call(method: str, path: str, body: Any) -> dict[str, Any]:

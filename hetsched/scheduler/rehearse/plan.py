@@ -19,6 +19,7 @@ from hetsched.scheduler.rehearse.advise import Share, eta_json
 from hetsched.scheduler.rehearse.forecast import Runner
 from hetsched.scheduler.rehearse.image import Image, open_copy
 from hetsched.scheduler.rehearse.trial import grace_s
+from hetsched.scheduler.rehearse.unknown import awaited, why_unknown
 from hetsched.scheduler.rendering import placement_json
 from hetsched.scheduler.scheduler import Scheduler
 
@@ -114,6 +115,7 @@ def _foresee(
     wanted = set(list(waiting)[:MOST_FORESEEN])
     if not wanted:
         return
+    before = {slot: awaited(copy, slot) for slot in wanted}
     soon = Runner(copy, now_ns, late=False).run(set(wanted), share(0.5))
     again = open_copy(image, now_ns)
     again.step([messages.Submit(ticket=TICKET, submission=submission)], now_ns)
@@ -122,7 +124,7 @@ def _foresee(
         if slot in soon.starts:
             waiting[slot]["eta"] = eta_json(soon, late, slot, now_ns)
         else:
-            waiting[slot]["eta_reason"] = soon.why
+            waiting[slot]["eta_reason"] = why_unknown(before[slot], copy, slot, soon.why)
 
 
 def _summary(tasks: list[dict[str, Any]], rejected: int) -> dict[str, Any]:

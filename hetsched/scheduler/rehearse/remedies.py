@@ -15,6 +15,7 @@ from hetsched.model import Qos, Task
 from hetsched.scheduler import messages
 from hetsched.scheduler.limits import amount_text
 from hetsched.scheduler.reasons import Waiting
+from hetsched.scheduler.rehearse.calls import set_limits
 from hetsched.scheduler.rehearse.changes import LESS, Ask, changes, difference
 from hetsched.scheduler.rehearse.subject import Subject, instead, submit
 from hetsched.scheduler.scheduler import Scheduler
@@ -95,17 +96,18 @@ def _limits(scratch: Scheduler, subject: Subject) -> Iterator[Candidate]:
     found = scratch.view.limits(subject.task, subject.needed)
     inputs: list[messages.Input] = []
     said: list[str] = []
+    commands: list[str] = []
     for name in queues.line(subject.task.queue):
         over = {f.resource: f.used + f.asked for f in found if f.queue == name}
         if over:
             spec = msgspec.structs.replace(queues.spec[name], limit={**queues.spec[name].limit, **over})
             inputs.append(messages.SetQueue(queue=spec))
+            commands.append(set_limits(spec))
             said += [f"{name} to {resource} {amount_text(resource, most)}" for resource, most in over.items()]
     if inputs:
         text = f"raise the limit of queue {', of '.join(said)}"
-        yield Candidate(
-            code="queue_limit", text=text, cost=OPERATOR, by="operator", how="hetsched queue set", inputs=tuple(inputs)
-        )
+        how = " && ".join(commands)
+        yield Candidate(code="queue_limit", text=text, cost=OPERATOR, by="operator", how=how, inputs=tuple(inputs))
 
 
 def _uncordon(scratch: Scheduler, subject: Subject) -> Iterator[Candidate]:
@@ -127,7 +129,6 @@ def _uncordon(scratch: Scheduler, subject: Subject) -> Iterator[Candidate]:
 
 
 def _others(scratch: Scheduler, subject: Subject, reasons: list[str]) -> Iterator[Candidate]:
-    name = scratch.books.id_of(subject.slot)
     if Waiting.UNSATISFIABLE in reasons:
         return
     if subject.row.priority < HIGHEST_PRIORITY and scratch.core.ahead(subject.slot):
@@ -138,7 +139,7 @@ def _others(scratch: Scheduler, subject: Subject, reasons: list[str]) -> Iterato
             text=f"raise its priority to {HIGHEST_PRIORITY}",
             cost=OPERATOR,
             by="operator",
-            how=f"hetsched priority {name} {HIGHEST_PRIORITY}",
+            how=" && ".join(f"hetsched priority {one} {HIGHEST_PRIORITY}" for one in ids),
             inputs=tuple(inputs),
         )
     if subject.together:

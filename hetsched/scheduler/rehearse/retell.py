@@ -73,8 +73,7 @@ def choices(scheduler: Scheduler, ident: str, now_ns: int, most: int) -> list[di
             return found
         node_slot = copy.books.cluster.by_name[live.node].slot
         entry = placement_json(live.node, live.devices)
-        terms = copy.world.ranking.explain(copy.core.task(slot).shape, node_slot)
-        found.append({**entry, **({"terms": terms} if terms else {})})
+        found.append({**entry, "terms": copy.world.ranking.explain(slot)})
         closed.append(node_slot)
     return found
 

@@ -1,0 +1,34 @@
+"""Why nobody knows when a task will start, in the words of what it waits for itself: others that have to end first, else the run's own."""
+
+from __future__ import annotations
+
+from hetsched import _core
+from hetsched._core import NONE
+from hetsched.scheduler.dependencies import OPEN, judge
+from hetsched.scheduler.lifecycle import STATE_OF_CODE
+from hetsched.scheduler.scheduler import Scheduler
+
+
+def awaited(scheduler: Scheduler, slot: int) -> str:
+    """What to say of a task that others keep from starting, should they still do so after the run; empty: nobody does."""
+    row = scheduler.core.task(slot)
+    if row.state != _core.HELD or not row.flags & _core.HELD_DEPENDENCY:
+        return ""
+    open_links = [(ident, when, state) for ident, when, state in _links(scheduler, slot) if judge(when, state) == OPEN]
+    failures = [ident for ident, when, _ in open_links if when == "failed"]
+    if failures:
+        return f"it starts only if {', '.join(failures)} fails, and nobody can know that"
+    names = ", ".join(f"{ident} ({STATE_OF_CODE[state]})" for ident, _, state in open_links)
+    return f"it waits for the end of {names}, and nobody knows when that is"
+
+
+def why_unknown(before: str, after: Scheduler, slot: int, why: str) -> str:
+    """`before`: what `awaited` said; `after`: the copy that was run forward; `why`: what the run says of those that did not start in it."""
+    return before if before and after.core.task(slot).state in (_core.HELD, _core.SKIPPED) else why
+
+
+def _links(scheduler: Scheduler, slot: int) -> list[tuple[str, str, int]]:
+    """(id, when, state) of those that it waits for and that are still there."""
+    core = scheduler.core
+    found = [(link.id, link.when, core.find(link.id.encode())) for link in scheduler.world.body(slot).after]
+    return [(ident, when, core.task(parent).state) for ident, when, parent in found if parent != NONE]
