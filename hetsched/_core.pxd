@@ -317,12 +317,14 @@ cdef struct UnitRecord:
     uint32_t gang              # NONE: the task alone; else all its members that run
     uint8_t qos                # the most urgent of its tasks
     uint8_t is_in              # in the set
+    uint8_t is_own             # its queue is guaranteed what it holds, as far as those before it have not given it back
 
 
 cdef struct SeatPrice:
     # What the cheapest seat for a member of a gang costs on a node. Owner: gang_victims.
     int64_t lost               # work lost, device-milliseconds
     uint8_t victim_qos         # most urgent victim, LEVELS: nobody has to go
+    uint32_t own               # victims whose queues are guaranteed what they hold
     uint8_t is_possible
 
 
@@ -330,6 +332,7 @@ cdef struct Plan:
     # The cheapest proof so far. Owner: victims, gang_victims.
     uint32_t node              # NONE: none yet
     uint8_t victim_qos         # most urgent victim
+    uint32_t own               # victims whose queues are guaranteed what they hold
     int64_t lost
     uint8_t is_reclaim         # it is for cpu or memory that soft victims hold
     uint32_t count             # devices of the preemptor
@@ -364,6 +367,7 @@ cdef struct Tables:
     int64_t gang_milli         # derived: device milli that members of gangs hold or claim
     int64_t gang_cpu           # derived: millicores likewise
     uint8_t taking             # while victims are searched: which soft tasks are among them, TAKING_*. Owner: overcommit
+    uint8_t took               # likewise for a gang: some seat lacks cpu or memory that soft tasks hold. Owner: gang_victims
     int64_t delay_ns           # of queues that say none: before a task may evict. Not dumped: it is told
     uint64_t next_sequence
     uint8_t kept_by            # while a gang is tried on one island: its level, else 0. Owner: gang_wish

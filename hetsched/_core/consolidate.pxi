@@ -74,10 +74,12 @@ cdef int is_move(Tables* t, Slots* victims, TrialRecord* seats, uint32_t count) 
     return found
 
 
-cdef inline bint is_better_plan(Plan* plan, bint is_first, uint8_t victim_qos, int64_t lost, uint32_t victims, bint moves) noexcept nogil:
-    """Least urgent victims, then least lost work, then a move, then fewest victims."""
+cdef inline bint is_better_plan(Plan* plan, bint is_first, uint8_t victim_qos, uint32_t own, int64_t lost, uint32_t victims, bint moves) noexcept nogil:
+    """Least urgent victims, then fewest who would be owed the same again, then least lost work, then a move, then fewest victims."""
     if is_first or victim_qos != plan.victim_qos:
         return is_first or victim_qos > plan.victim_qos
+    if own != plan.own:
+        return own < plan.own
     if lost != plan.lost or moves != plan.is_move:
         return lost < plan.lost or (lost == plan.lost and moves)
     return victims < plan.victims.size

@@ -33,7 +33,7 @@ cdef int64_t decide_once(Tables* t, int levels, bint preempt, int lane) except -
             placed += mend_level(t, qos, code)
             placed += place_level(t, qos, code, preempt and may_claim(t, qos))
             if preempt and may_claim(t, qos) and not t.halted:
-                claim_level(t, qos, code)
+                claim_level(t, qos, code, False)
     close_seats(t, False)
     let_rooms_go(t)
     return placed
@@ -73,7 +73,7 @@ cdef bint may_try(Tables* t, LaneRecord* lane) noexcept nogil:
 cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except -1 nogil:
     """Until nothing at this level may be tried any more. From the turn of the first blocked head on, what it needs is kept for it."""
     cdef int64_t placed = 0, more
-    cdef uint64_t parks = 0
+    cdef uint64_t parks = 0, claimed_parks = 0
     cdef uint32_t lane, head = NONE_
     while True:
         next_lane(t, qos, &lane)
@@ -99,6 +99,10 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
         if t.room <= 0:
             t.room, t.halted = -1, True
             return placed
+        if preempt and claimed_parks != t.parks and may_be_stopped_at_once(t, lane_head(t, &t.lanes[lane])):
+            claimed_parks = t.parks
+            if claim_level(t, qos, code, True):
+                continue
         if t.lanes[lane].shape == NONE_:
             more = try_gang_in_turn(t, lane_head(t, &t.lanes[lane]), code)
             settle_gangs(t)
@@ -106,6 +110,16 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
             more = place_head(t, lane, code)
         placed += more
         t.room -= more
+
+
+cdef inline bint stops_equals(Tables* t, uint32_t task) noexcept nogil:
+    """Once it is blocked it may stop others of its own level."""
+    return (t.has_guarantees and is_owed(t, task)) or (lends(t) and not is_soft(t, task))
+
+
+cdef inline bint may_be_stopped_at_once(Tables* t, uint32_t task) noexcept nogil:
+    """By such a one: they claim what they can before it starts, so that nobody is started and stopped in one breath."""
+    return (t.has_guarantees and not is_owed(t, task)) or (lends(t) and is_soft(t, task))
 
 
 cdef int64_t try_gang_in_turn(Tables* t, uint32_t task, uint8_t code) except -1 nogil:
@@ -264,27 +278,29 @@ cdef int claim_in_turn(Tables* t, uint32_t who, uint8_t code) except -1 nogil:
     return found
 
 
-cdef int gather_hungry(Tables* t, int qos, Slots* hungry) except -1 nogil:
-    """Who is blocked at the level, without those who found no proof since anything changed."""
+cdef int gather_hungry(Tables* t, int qos, bint of_equals, Slots* hungry) except -1 nogil:
+    """Who is blocked at the level, without those who found no proof since anything changed; `of_equals`: only who may stop those of the level."""
     cdef uint32_t at, lane, task
     for at in range(t.parked_lanes.size):
         lane = t.parked_lanes.at[at]
-        if t.lanes[lane].qos == qos and t.lanes[lane].no_proof != t.changes and waits_until(t, &t.lanes[lane]) == 0:
+        if t.lanes[lane].qos == qos and t.lanes[lane].no_proof != t.changes and waits_until(t, &t.lanes[lane]) == 0 and (
+                not of_equals or stops_equals(t, lane_head(t, &t.lanes[lane]))):
             push(hungry, lane)
     for at in range(t.parked_tasks.size):
         task = t.parked_tasks.at[at]
-        if qos_of(&t.tasks[task]) == qos and t.gangs[t.tasks[task].gang].no_proof != t.changes:
+        if qos_of(&t.tasks[task]) == qos and t.gangs[t.tasks[task].gang].no_proof != t.changes and (not of_equals or stops_equals(t, task)):
             push(hungry, task | GANG_BIT)
     return 0
 
 
-cdef int claim_level(Tables* t, int qos, uint8_t code) except -1 nogil:
-    """Blocked lanes and gangs of the level, fairest first, each until its head finds no proof. A claim only takes away, so what failed before it
-    would fail after it: those that failed are not searched again before something else changes."""
+cdef int claim_level(Tables* t, int qos, uint8_t code, bint of_equals) except -1 nogil:
+    """Blocked lanes and gangs of the level, fairest first, each until its head finds no proof; returns how many claims there were. A claim
+    only takes away, so what failed before it would fail after it: those that failed are not searched again before something else changes."""
     cdef Slots hungry
     cdef uint32_t at, best, who, tried = 0
+    cdef int claimed = 0
     memset(&hungry, 0, sizeof(Slots))
-    gather_hungry(t, qos, &hungry)
+    gather_hungry(t, qos, of_equals, &hungry)
     while tried < hungry.size:
         best = tried
         for at in range(tried + 1, hungry.size):
@@ -295,10 +311,12 @@ cdef int claim_level(Tables* t, int qos, uint8_t code) except -1 nogil:
             hungry.at[best] = hungry.at[tried]
             hungry.at[tried] = who
             tried += 1
-        elif who & GANG_BIT or claimer(t, who) == NONE_:
+            continue
+        claimed += 1
+        if who & GANG_BIT or claimer(t, who) == NONE_:
             hungry.size -= 1
             hungry.at[best] = hungry.at[hungry.size]
     for at in range(hungry.size):
         no_proof_of(t, hungry.at[at])[0] = t.changes
     drop_slots(&hungry)
-    return 0
+    return claimed

@@ -2,10 +2,11 @@
 #
 # Promises: what victims promises for one task, over the seats of as many members as must start together: strictly lower qos (or the same,
 # where all of it is owed to their queue: reclaim), minimal (with any one unit put back they do not all find a seat), at most blast_radius x
-# what they ask for together, least urgent victims first, then least lost work, then a move (consolidate), then fewest; within one domain if
+# what they ask for together, least urgent victims first, then who borrows, then least lost work, then a move (consolidate), then fewest; within one domain if
 # they must share it. Each seat is a claim of its own, some without victims; none becomes a
 # placement before all can (redeem), and with one of them all are given up (do_unclaimed). A gang that is partly there asks nobody to go.
-# Nobody is stopped for the limit of its queue: there it waits. Not yet: taking back cores and memory that are lent beyond a node's own.
+# Nobody is stopped for the limit of its queue: there it waits. Where a seat lacks cores or memory that soft tasks hold, these give way as they
+# do for one task (overcommit).
 #
 # How: seat by seat on the cheapest node, with the victims so far lifted and the seats so far held; equal members share one price list, so a
 # node is searched once, and again when it changed. Then the units are put back one by one, dearest first, wherever the first-fit of
@@ -22,22 +23,31 @@ cdef int price_seat(Tables* t, uint32_t member, uint32_t node, int qos) except -
     memset(&nobody, 0, sizeof(Slots))
     price.is_possible = gets_in(t, member, node, pieces) >= 0
     price.victim_qos = LEVELS
+    price.own = 0
     price.lost = 0
     if price.is_possible or is_hopeless(t, node, &t.shapes[t.tasks[member].shape], qos):
         return 0
+    begin_taking(t, node, &t.shapes[t.tasks[member].shape])
     gather_units(t, node, qos)
     if find_minimal(t, member, node, &nobody):
         price.is_possible = True
+        if t.has_guarantees:
+            t.lifted.size = 0
+            lifted_tasks(t, &t.lifted)
+            price.own = count_own(t, &t.lifted)
         for at in range(t.units_size):
             if t.units[at].is_in:
                 price.victim_qos = min(price.victim_qos, t.units[at].qos)
                 price.lost += t.units[at].lost
         put_all_back(t)
+    t.taking = TAKING_NONE
     return 0
 
 
 cdef inline bint is_cheaper(SeatPrice* one, SeatPrice* other) noexcept nogil:
-    return one.victim_qos > other.victim_qos or (one.victim_qos == other.victim_qos and one.lost < other.lost)
+    if one.victim_qos != other.victim_qos:
+        return one.victim_qos > other.victim_qos
+    return one.own < other.own or (one.own == other.own and one.lost < other.lost)
 
 
 cdef uint32_t cheapest_seat(Tables* t, int column, int64_t value) noexcept nogil:
@@ -57,8 +67,11 @@ cdef int take_seat(Tables* t, uint32_t member, uint32_t node, int qos) except -1
     cdef uint32_t at, before = t.doomed.size
     memset(&nobody, 0, sizeof(Slots))
     if t.seat_prices[node].victim_qos < LEVELS:
+        begin_taking(t, node, &t.shapes[t.tasks[member].shape])
+        t.took |= t.taking != TAKING_NONE
         gather_units(t, node, qos)
         find_minimal(t, member, node, &nobody)
+        t.taking = TAKING_NONE
         lifted_tasks(t, &t.doomed)
         for at in range(before, t.doomed.size):
             t.allocations[t.tasks[t.doomed.at[at]].place].lifted_by = DOOMED
@@ -83,6 +96,7 @@ cdef int seat_by_price(Tables* t, Head* head, int64_t value, int qos) except -1 
     grow(<void**> &t.seat_prices, &t.seat_prices_capacity, sizeof(SeatPrice), t.nodes_used)
     t.trial_size = 0
     t.doomed.size = 0
+    t.took = False
     for at in range(head.members.size):
         member = head.members.at[at]
         if t.tasks[member].shape == failed or t.trial_size == head.needed:
@@ -128,6 +142,8 @@ cdef int sort_doomed(Tables* t) except -1 nogil:
     cdef uint32_t count = t.doomed.size
     t.units_size = 0
     for at in range(count):
+        hold_in_queue(t, t.doomed.at[at], 1)
+    for at in range(count):
         task = t.doomed.at[at]
         gang = t.tasks[task].gang
         if gang == NONE_ or not is_whole(t, gang):
@@ -135,6 +151,11 @@ cdef int sort_doomed(Tables* t) except -1 nogil:
         elif not has_whole(t, gang, False):
             add_unit(t, task, gang)
     sort_units(t)
+    if t.has_guarantees:
+        mark_own(t)
+        sort_units(t)
+    for at in range(count):
+        hold_in_queue(t, t.doomed.at[at], -1)
     for at in range(t.units_size):
         if t.units[at].gang == NONE_:
             push(&t.doomed, t.units[at].task)
@@ -211,6 +232,7 @@ cdef int keep_gang_if_cheaper(Tables* t, Head* head, int64_t value) except -1 no
     cdef uint32_t at
     cdef int64_t lost = 0, milli = 0, asked = 0
     cdef uint8_t victim_qos = LEVELS
+    cdef uint32_t own = count_own(t, &t.doomed)
     cdef bint moves
     cdef Plan* plan = &t.plan
     if seat_members(t, head, value) < head.needed:
@@ -226,10 +248,11 @@ cdef int keep_gang_if_cheaper(Tables* t, Head* head, int64_t value) except -1 no
     if not levels_out(t, &t.doomed, t.trial, t.trial_size):
         return 0
     moves = is_move(t, &t.doomed, t.trial, t.trial_size)
-    if (t.moving and not moves) or not is_better_plan(plan, plan.seats_size == 0, victim_qos, lost, t.doomed.size, moves):
+    if (t.moving and not moves) or not is_better_plan(plan, plan.seats_size == 0, victim_qos, own, lost, t.doomed.size, moves):
         return 0
     plan.is_move = moves
-    plan.is_reclaim = False
+    plan.is_reclaim = t.took
+    plan.own = own
     plan.lost = lost
     plan.victim_qos = victim_qos
     plan.victims.size = 0
@@ -262,6 +285,8 @@ cdef int plan_gang(Tables* t, Head* head, int qos, Slots* leaving) except -1 nog
     for node in range(t.nodes_used):
         for level in range(qos + (t.owner == NONE_ and not t.moving), LEVELS):
             evictable += t.nodes[node].evictable[level] if t.nodes[node].is_open else 0
+        if lends(t) and t.nodes[node].is_open and (t.nodes[node].cpu_soft > 0 or t.nodes[node].memory_soft > 0):
+            evictable += 1
     if evictable == 0:
         return 0
     if head.column < 0:

@@ -41,6 +41,7 @@ cdef int64_t give_back(Tables* t, uint32_t node, uint32_t by) except -1 nogil:
         return 0
     drop_soft_claims(t, node)
     t.taking = TAKING_ONLY_SOFT
+    gather_passing(t)
     gather_units(t, node, 0)
     t.taking = TAKING_NONE
     for at in range(t.units_size):

@@ -41,7 +41,7 @@ cdef int add_unit(Tables* t, uint32_t task, uint32_t gang) except -1 nogil:
     unit.sequence = t.tasks[task].sequence
     unit.qos = qos_of(&t.tasks[task])
     unit.lost = work_at_stake(t, &t.tasks[task])
-    unit.is_in = False
+    unit.is_in = unit.is_own = False
     if gang != NONE_:
         unit.lost = 0
         for at in range(t.gangs[gang].members.size):
@@ -90,6 +90,9 @@ cdef int gather_units(Tables* t, uint32_t node, int preemptor_qos) except -1 nog
                 add_unit(t, task, NONE_)     # it stands on what others need: its gang falls short
         slot = t.allocations[slot].next_on_node
     sort_units(t)
+    if t.has_guarantees:
+        mark_own(t)
+        sort_units(t)
     return 0
 
 
@@ -113,9 +116,11 @@ cdef bint has_whole(Tables* t, uint32_t gang, bint only_in) noexcept nogil:
 
 
 cdef inline bint unit_before(UnitRecord* a, UnitRecord* b) noexcept nogil:
-    """Least urgent, then cheapest, then youngest."""
+    """Least urgent, then who borrows, then cheapest, then youngest."""
     if a.qos != b.qos:
         return a.qos > b.qos
+    if a.is_own != b.is_own:
+        return b.is_own
     if a.lost != b.lost:
         return a.lost < b.lost
     return a.sequence > b.sequence
@@ -132,6 +137,28 @@ cdef void sort_units(Tables* t) noexcept nogil:
             t.units[place] = t.units[place - 1]
             place -= 1
         t.units[place] = unit
+
+
+cdef void mark_own(Tables* t) noexcept nogil:
+    """Who would be owed the same again, when those before it have gone. They are in their queues."""
+    cdef uint32_t at
+    for at in range(t.units_size):
+        t.units[at].is_own = is_own(t, t.units[at].task)
+        hold_unit(t, at, -1)
+    for at in range(t.units_size):
+        hold_unit(t, at, 1)
+
+
+cdef void hold_unit(Tables* t, uint32_t at, int sign) noexcept nogil:
+    """All of it, in its queues."""
+    cdef uint32_t other, member
+    if t.units[at].gang == NONE_:
+        hold_in_queue(t, t.units[at].task, sign)
+        return
+    for other in range(t.gangs[t.units[at].gang].members.size):
+        member = t.gangs[t.units[at].gang].members.at[other]
+        if t.tasks[member].state == PLACED_ or t.tasks[member].state == RUNNING_:
+            hold_in_queue(t, member, sign)
 
 
 # ---------------------------------------------------------------- lifting

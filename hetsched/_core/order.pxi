@@ -152,6 +152,22 @@ cdef bint fairer_task(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
     return goes_before(t, one, other)
 
 
+cdef uint32_t owed_lane(Tables* t, int qos, uint32_t before) noexcept nogil:
+    """Of the lanes to be tried whose heads borrow nothing, that of another queue than `before`'s which goes first: else its head would start
+    in front of them, and be stopped for them in the same breath. `before` if there is none."""
+    cdef Slots* bucket
+    cdef uint32_t at, other, lane, best = before
+    for at in range(t.active[qos].size):
+        if t.active[qos].at[at] == t.lanes[before].queue or promise_of(t, t.active[qos].at[at]) == NONE_:
+            continue
+        bucket = &t.queues[t.active[qos].at[at]].bucket[qos]
+        for other in range(bucket.size):
+            lane = bucket.at[other]
+            if is_owed(t, lane_head(t, &t.lanes[lane])) and (best == before or fairer(t, lane, best)):
+                best = lane
+    return best
+
+
 cdef uint32_t best_lane(Tables* t, int qos) noexcept nogil:
     """The lane to try next at this level, or NONE."""
     cdef Slots* active = &t.active[qos]
@@ -163,4 +179,6 @@ cdef uint32_t best_lane(Tables* t, int qos) noexcept nogil:
         lane = t.queues[active.at[at]].bucket[qos].at[0]
         if fairer(t, lane, best):
             best = lane
+    if t.has_guarantees and t.order != ORDER_FIFO_ and not is_owed(t, lane_head(t, &t.lanes[best])):
+        return owed_lane(t, qos, best)
     return best

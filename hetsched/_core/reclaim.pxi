@@ -6,6 +6,8 @@
 # evict each other in turns, nor in a ring: each eviction among equals takes one step down a ladder that ends. (The sum is of parts of the
 # cluster's capacity, for a core and a device have no unit in common.) A gang is owed what its members that must start together ask for, or
 # nothing.
+#
+# Of victims of one level those go first whose queues borrow: who is stopped and owed the same again takes it from a borrower in his turn.
 
 cdef enum:
     LACK_BITS = 30             # parts of the capacity are counted in 2^-30
@@ -126,6 +128,40 @@ cdef inline int64_t asked_in_line(Tables* t, uint32_t task, uint32_t queue, int 
     return asked if asked > 0 and is_in_line(t, t.tasks[task].queue, queue) else 0
 
 
+cdef bint is_own(Tables* t, uint32_t task) noexcept nogil:
+    """Its queue is guaranteed what it holds, so that it would be owed the same once it was stopped: is_owed, of one that is counted in."""
+    cdef uint32_t promise = promise_of(t, t.tasks[task].queue)
+    cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
+    cdef int resource
+    cdef bint is_named = False
+    if promise == NONE_:
+        return False
+    for resource in range(RESOURCES):
+        if asked_of(shape, resource) == 0 or (resource < 2 and t.queues[promise].guaranteed[resource] == 0):
+            continue
+        if held_of(t, promise, resource) > t.queues[promise].guaranteed[resource]:
+            return False
+        is_named = True
+    return is_named
+
+
+cdef inline void hold_in_queue(Tables* t, uint32_t task, int sign) noexcept nogil:
+    hold_queue(t, t.tasks[task].queue, &t.shapes[t.tasks[task].shape], sign)
+
+
+cdef uint32_t count_own(Tables* t, Slots* victims) noexcept nogil:
+    """How many of these, who are lifted, their queues are guaranteed."""
+    cdef uint32_t at, own = 0
+    if not t.has_guarantees:
+        return 0
+    for at in range(victims.size):
+        hold_in_queue(t, victims.at[at], 1)
+        own += is_own(t, victims.at[at])
+    for at in range(victims.size):
+        hold_in_queue(t, victims.at[at], -1)
+    return own
+
+
 cdef bint is_borrowed(Tables* t, uint32_t victim, uint32_t owner) noexcept nogil:
     """The victim's queue is above its guarantee in something that it asks for, that is wanted and that the owner's queue is guaranteed, and
     it is not the owner's own."""
@@ -172,14 +208,19 @@ cdef inline uint64_t in_parts(int64_t amount, int64_t capacity, int resource) no
 
 cdef int begin_reclaim(Tables* t, uint32_t task) except -1 nogil:
     """A blocked head looks for victims: may it take back?"""
-    cdef uint32_t slot
     t.owner = task if is_owed(t, task) else NONE_
-    if t.owner == NONE_:
-        return 0
-    sum_wanted(t, task, t.wanted)
-    t.lack_before = total_lack(t, NULL, 0)
+    gather_passing(t)
+    if t.owner != NONE_:
+        sum_wanted(t, task, t.wanted)
+        t.lack_before = total_lack(t, NULL, 0)
+    return 0
+
+
+cdef int gather_passing(Tables* t) except -1 nogil:
+    """Before victims are searched."""
+    cdef uint32_t slot
     t.passing.size = 0
-    for slot in range(t.allocations_used):
+    for slot in range(t.allocations_used if t.has_guarantees else 0):
         if t.allocations[slot].is_live and (t.allocations[slot].is_claim or t.tasks[t.allocations[slot].task].state == STOPPING_):
             push(&t.passing, slot)
     return 0

@@ -3,7 +3,7 @@
 # Promises: a victim is preemptible, of a strictly lower qos (never critical; of the same where capacity is taken back, see reclaim), not stopping and not another claim's. For the chosen node the
 # set is minimal: with any one unit put back the preemptor does not fit (units: tasks, or whole gangs that would else fall below
 # their least). Nothing is stopped where it does not help; what the set holds of devices is at most blast_radius x what is asked (one
-# device at least). Over nodes the cheapest: least urgent victims first, then least lost work, then lowest slot.
+# device at least). Over nodes the cheapest: least urgent victims first, then who borrows, then least lost work, then lowest slot.
 #
 # Nobody is stopped where those who leave anyhow (victims of earlier claims) will leave room.
 #
@@ -82,6 +82,7 @@ cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogi
     cdef uint32_t at
     cdef int64_t lost = 0, milli = 0
     cdef uint8_t victim_qos = LEVELS
+    cdef uint32_t own
     cdef TaskRecord* victim
     cdef TrialRecord seat
     cdef bint moves
@@ -95,7 +96,9 @@ cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogi
         victim_qos = min(victim_qos, <uint8_t> qos_of(victim))
     if t.blast_radius > 0 and milli > t.blast_radius * max(<int64_t> 1000, t.shapes[t.tasks[task].shape].device_milli):
         return 0
-    if plan.node != NONE_ and (victim_qos < plan.victim_qos or (victim_qos == plan.victim_qos and lost > plan.lost)):
+    own = count_own(t, &t.lifted)
+    if plan.node != NONE_ and (victim_qos < plan.victim_qos or (victim_qos == plan.victim_qos and (
+            own > plan.own or (own == plan.own and lost > plan.lost)))):
         return 0
     seat.task = task
     seat.node = node
@@ -103,7 +106,7 @@ cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogi
     if not levels_out(t, &t.lifted, &seat, 1):
         return 0
     moves = is_move(t, &t.lifted, &seat, 1)
-    if (t.moving and not moves) or not is_better_plan(plan, plan.node == NONE_, victim_qos, lost, NONE_, moves):
+    if (t.moving and not moves) or not is_better_plan(plan, plan.node == NONE_, victim_qos, own, lost, NONE_, moves):
         return 0
     plan.victims.size = 0
     for at in range(t.lifted.size):
@@ -112,6 +115,7 @@ cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogi
     plan.is_reclaim = t.taking != TAKING_NONE
     plan.lost = lost
     plan.victim_qos = victim_qos
+    plan.own = own
     plan.is_move = moves
     plan.count = seat.count
     memcpy(plan.pieces, seat.pieces, seat.count * sizeof(uint32_t))

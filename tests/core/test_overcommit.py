@@ -141,6 +141,56 @@ def test_not_from_more_urgent_ones_not_from_firm_ones_and_not_for_soft_ones() ->
         assert farm.core.counts()[_core.STOPPING] == 0
 
 
+@pytest.mark.parametrize("column", [-1, 8])
+@pytest.mark.parametrize("what", ["cpu", "memory"])
+def test_a_firm_gang_takes_real_capacity_from_soft_ones_of_its_level(what: str, column: int) -> None:
+    """For all whom it needs at once, and from no more than it takes. `column` 8: on one node."""
+    farm = Farm()
+    farm.core.ended(farm.owner, _core.SUCCEEDED, 0)
+    farm.world.node(cpu=16, memory=64)
+    softs = [farm.soft(f"s{at}", 4, 16) for at in range(8)]
+    farm.settle()
+    assert all(farm.running(*softs)), "both nodes are full"
+    gang = farm.world.do("add_gang", 3, 3, column)
+    shape = farm.world.shape(cpu=4) if what == "cpu" else farm.world.shape(cpu=0, memory=16)
+    members = farm.world.tasks([f"m{at}" for at in range(3)], shape, gang=gang)
+    farm.world.facts()
+    farm.world.place()
+    stops = [fact for fact in farm.world.facts() if fact[0] == _core.F_STOPPING]
+    assert [fact[3] for fact in stops] == [_core.REASON_RECLAIM] * 3 and {fact[4] for fact in stops} <= set(members)
+    for fact in stops:
+        farm.core.requeue(fact[1], _core.REASON_RECLAIM, preempted=True)
+    farm.world.place()
+    places = [farm.world.where(member) for member in members]
+    assert None not in places and (column < 0 or len(set(places)) == 1)
+
+
+def test_a_gang_takes_nothing_from_more_urgent_ones_nor_from_firm_ones_nor_for_soft_members() -> None:
+    for victim, gang_is_soft in (({"qos": PRODUCTION}, False), ({"qos": BEST_EFFORT}, True)):
+        farm = Farm()
+        farm.core.ended(farm.owner, _core.SUCCEEDED, 0)
+        farm.soft("s", 12, **victim), farm.firm("f", 4, qos=BEST_EFFORT)
+        farm.settle()
+        gang = farm.world.do("add_gang", 2, 2, -1)
+        shape = farm.world.shape(cpu=2, soft=gang_is_soft)
+        farm.world.tasks(["a", "b"], shape, gang=gang, qos=BEST_EFFORT)
+        farm.world.place()
+        assert farm.core.counts()[_core.STOPPING] == 0
+
+
+def test_what_a_gang_took_back_is_in_the_journal() -> None:
+    farm = Farm()
+    farm.core.ended(farm.owner, _core.SUCCEEDED, 0)
+    farm.soft("s", 16)
+    farm.settle()
+    gang = farm.world.do("add_gang", 2, 2, -1)
+    members = farm.world.tasks(["a", "b"], farm.world.shape(cpu=8), gang=gang)
+    farm.world.place()
+    assert farm.core.counts()[_core.STOPPING] == 1 and all(farm.core.claim(member) for member in members)
+    farm.world.tick()
+    assert farm.world.replay().digest() == farm.core.digest()
+
+
 def test_without_a_ratio_nobody_is_soft() -> None:
     farm = Farm(over=0)
     soft = farm.soft("soft", 4)
@@ -205,7 +255,14 @@ def test_never_more_firm_than_there_is_and_never_more_than_is_covered(seed: int)
     for step in range(120):
         which = chance.randrange(6)
         qos = chance.choice((CRITICAL if which < 3 else 1, 1, 2, 3))
-        world.task(f"t{step}", shapes[which], qos=qos, flags=chance.choice((0, 1)))
+        flags = chance.choice((0, 1))
+        if chance.random() < 0.2:
+            size = chance.randint(2, 3)
+            gang = world.do("add_gang", size, chance.randint(1, size), -1)
+            keys = [f"t{step}-{at}" for at in range(size)]
+            world.tasks(keys, shapes[which], qos=qos, flags=flags, gang=gang)
+        else:
+            world.task(f"t{step}", shapes[which], qos=qos, flags=flags)
         world.place()
         for task in world.core.page(-1, 1000, 1 << _core.PLACED):
             world.run(task)

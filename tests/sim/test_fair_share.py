@@ -46,6 +46,12 @@ def evicted(run: Run, since: float = 0) -> int:
     return sum(event["t"] >= since for event in run.of("preempted"))
 
 
+def started_in_vain(run: Run) -> list[str]:
+    """Attempts that were told to stop in the instant in which they were placed."""
+    at = {(event["task"], event["attempt"]): event["t"] for event in run.of("placed")}
+    return [event["task"] for event in run.of("preempted") if at[event["task"], event["attempt"]] == event["t"]]
+
+
 # ---------------------------------------------------------------------- weights
 
 
@@ -175,6 +181,86 @@ def test_a_gang_takes_back_what_is_guaranteed_to_all_of_it_or_waits(tmp_path: Pa
     assert (evicted(run), started) == ((2, [120.05] * 3) if size == 3 else (0, []))
 
 
+# ---------------------------------------------------------------------- whom it costs
+
+
+@pytest.mark.parametrize("how", ["one", "three", "gang"])
+@pytest.mark.parametrize("level", ["production", "best_effort"])
+@pytest.mark.parametrize("together", [True, False])
+def test_who_borrows_goes_before_who_is_within_a_guarantee(
+    tmp_path: Path, how: str, level: str, together: bool
+) -> None:
+    """Both could go: `modest` would lose less work, but is owed what it has and would take it from `guest` in its turn. For the owner's equals
+    that is so because `modest` is guaranteed no cores, of which the owner is."""
+    queues = [
+        {"name": "owner", "guaranteed": {"gpu": 3, "cpu": 16}},
+        {"name": "modest", "guaranteed": {"gpu": 3}},
+        {"name": "guest"},
+    ]
+    nodes = [node("n", gpu=6)] if together else [node("a", gpu=3), node("b", gpu=3)]
+    crew = stream("owner", 1 if how == "one" else 3, at=100, duration=50, cpu=1, gpu=3 if how == "one" else 1)
+    crew["submit"]["template"]["qos"] = level
+    if how == "gang":
+        crew["submit"]["template"]["gang"] = {"id": "crew", "size": 3}
+    events = (
+        stream("guest", 3, duration=5000, cpu=1, gpu=1),
+        stream("modest", 3, at=60, duration=5000, cpu=1, gpu=1),
+        crew,
+    )
+    run = Run(tmp_path, world(*events, nodes=nodes, queues=queues, until=140))
+    assert sorted(event["task"] for event in run.of("preempted")) == ["guest.-0", "guest.-1", "guest.-2"]
+    assert [event["t"] for event in run.of("placed") if event["task"].startswith("owner")][:1] == [100.05]
+
+
+def test_of_those_who_borrow_no_more_go_than_borrow(tmp_path: Path) -> None:
+    """`half` is guaranteed two of its three: one of them borrows, and the other two are as good as `modest`'s."""
+    queues = [
+        {"name": "owner", "guaranteed": {"gpu": 2}},
+        {"name": "half", "guaranteed": {"gpu": 2}},
+        {"name": "guest"},
+    ]
+    crew = stream("owner", 2, at=100, duration=50, gpu=1)
+    crew["submit"]["template"]["qos"] = "production"
+    events = (
+        stream("guest", 1, duration=5000, gpu=1),
+        stream("half", 3, at=60, duration=5000, gpu=1),
+        crew,
+    )
+    run = Run(tmp_path, world(*events, nodes=[node("n", gpu=4)], queues=queues, until=140))
+    assert sorted(event["task"].split(".")[0] for event in run.of("preempted")) == ["guest", "half"]
+
+
+def test_nobody_is_started_who_would_be_stopped_for_what_waits_behind_another_of_its_queue(tmp_path: Path) -> None:
+    """The first of `owner` asks for more than there is; behind it waits one that is owed both devices. `guest` has the highest priority."""
+    queues = [{"name": "owner", "guaranteed": {"gpu": 2}}, {"name": "guest"}]
+    huge, mine, guest = stream("owner", 1, gpu=6), stream("owner", 1, gpu=2), stream("guest", 2, gpu=1)
+    for submit, ident, priority in ((huge, "huge", 10), (mine, "mine", 0), (guest, "guest.", 20)):
+        submit["submit"]["template"] |= {"id": ident, "priority": priority}
+    nodes = [node("n", gpu=2), node("m", gpu=8)]
+    closed = {"at": 0, "cordon": "m"}
+    run = Run(tmp_path, world(closed, huge, mine, guest, nodes=nodes, queues=queues, until=5))
+    assert started_in_vain(run) == [] and run.of("preempted") == []
+    assert [event["task"] for event in run.of("placed")] == ["mine-0"]
+
+
+def test_nobody_is_started_who_would_be_stopped_for_one_that_is_blocked_already(tmp_path: Path) -> None:
+    """Two of `owner` are blocked. The first has a reservation and nobody to stop; the second could take back from `guest`, and does so before
+    more of `guest` start on the devices that are free."""
+    queues = [{"name": "owner", "guaranteed": {"gpu": 6}}, {"name": "guest"}]
+    firm = stream("other", 1, duration=100, gpu=4)
+    firm["submit"]["template"] |= {"preemptible": False}
+    guest = stream("guest", 3, duration=5000, gpu=1)
+    first, second = stream("owner", 1, at=10, duration=50, gpu=4), stream("owner", 1, at=10, duration=50, gpu=2)
+    first["submit"]["template"] |= {"id": "first", "node_selector": {"zone": "z1"}}
+    second["submit"]["template"] |= {"id": "second", "node_selector": {"zone": "z2"}}
+    more = stream("guest", 3, at=10, duration=5000, gpu=1)
+    more["submit"]["template"] |= {"id": "more."}
+    nodes = [{**node("a", gpu=4), "labels": {"zone": "z1"}}, {**node("b", gpu=4), "labels": {"zone": "z2"}}]
+    firm["submit"]["template"]["node_selector"] = {"zone": "z1"}
+    run = Run(tmp_path, world(firm, guest, first, second, more, nodes=nodes, queues=queues, until=60))
+    assert started_in_vain(run) == []
+
+
 # ---------------------------------------------------------------------- no ping-pong, ever
 
 
@@ -207,6 +293,7 @@ def test_under_constant_demand_evictions_end(tmp_path: Path, seed: int) -> None:
     run = Run(tmp_path, world(*events, nodes=nodes, queues=queues, until=5000))
     assert run.code == 0
     assert evicted(run, since=900) == 0, [event for event in run.of("preempted") if event["t"] >= 900]
+    assert started_in_vain(run) == []
 
 
 @pytest.mark.parametrize("resource", ["gpu", "cpu", "memory"])
