@@ -212,22 +212,48 @@ cdef struct SeatRecord:
 
 cdef struct LaneRecord:
     # The waiting tasks of one (qos, queue, shape), best first; shape NONE: gangs of that (qos, queue). Derived. Owner: lanes.
+    uint32_t head              # task that goes first, or NONE
+    uint32_t head_rank         # what it is compared by, see rank_of_task
+    uint64_t head_sequence     # likewise
     uint32_t shape
     uint16_t queue
     uint8_t qos
+    uint8_t is_mixed           # since it was last empty some had another priority or deadline: its order may change with time
+    uint32_t tried_at          # where in `tried` of its line, or NONE. Owner: order
+    uint32_t parked_at         # where in `parked_lanes`, or NONE. Owner: order
+    uint32_t stalled_at        # where in `stalled` of its line, or NONE. Owner: order
     uint32_t next_of_shape
+    uint64_t last_sequence     # of the last task of the run
     Slots run                  # tasks in order; those gone from the middle are NONE
     uint32_t run_head          # first that is not gone
     uint32_t run_live
     Slots heap                 # tasks that came out of order, 4-ary heap
-    uint32_t heap_at           # where in its bucket's heap, or NONE
-    uint32_t parked_at         # where in `parked_lanes`, or NONE
     uint64_t no_proof          # `changes` when a search for victims found nothing, 0 = never
     int64_t no_start_ns        # until when no start is looked for
     uint64_t oldest_sequence   # since it was last empty
     int64_t deadline_ns        # of the first since it was last empty
     int16_t priority           # likewise
-    uint8_t is_mixed           # since then some had another priority or deadline: its order may change with time
+
+
+cdef struct LaneEntry:
+    # A lane in a heap, with what its head is compared by, so that no lane and no task is looked at.
+    uint64_t sequence
+    uint32_t rank
+    uint32_t lane
+
+
+cdef struct LaneHeap:
+    # Lanes by head, 4-ary.
+    LaneEntry* at
+    uint32_t size
+    uint32_t capacity
+    uint32_t listed_at         # where its queue is in the list of queues that have any at this level, NONE if there are none
+
+
+cdef struct LineRecord:
+    # The lanes of one (queue, qos) that have tasks; by queue x LEVELS + qos. Derived. Owner: order.
+    LaneHeap tried             # they may be tried
+    LaneHeap stalled           # parked, and nothing says yet that they have no start for now
 
 
 cdef struct QueueRecord:
@@ -241,8 +267,6 @@ cdef struct QueueRecord:
     uint64_t key               # derived: dominant share over weight, scaled
     uint8_t key_stale          # derived
     uint8_t has_limit          # here or above
-    Slots bucket[LEVELS]       # derived: heap of lanes that may be tried, by head. Owner: lanes
-    uint32_t active_at[LEVELS] # derived: where in `active`, NONE if the bucket is empty
 
 
 cdef struct GangRecord:
@@ -500,7 +524,11 @@ cdef struct Tables:
     uint32_t lanes_used
     uint32_t lanes_capacity
     uint32_t gang_lane_first   # derived: lanes with shape NONE, linked
+    LineRecord* lines          # derived: LEVELS a queue
+    uint32_t lines_capacity
     Slots active[LEVELS]       # derived: queues with something to try at that level
+    Slots stalled[LEVELS]      # derived: queues with something in `stalled` of the line
+    int64_t aside_ns           # derived: no parked lane without a start for now is due before this
     Slots parked_lanes         # derived: lanes whose shape or queue is blocked
     Slots parked_tasks         # derived: gang members that did not fit, until `frees` moves
     uint64_t parked_frees      # `frees` when parked_tasks was last let go

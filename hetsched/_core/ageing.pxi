@@ -67,20 +67,20 @@ cdef int sort_lane(Tables* t, LaneRecord* lane) except -1 nogil:
         t.tasks[lane.heap.at[at]].place = AT_HEAP | at
     for place in range(<int64_t> lane.heap.size - 1, -1, -1):
         heap_down(t, lane, <uint32_t> place, lane.heap.at[place])
+    find_head(t, lane)
     return 0
 
 
-cdef void sort_bucket(Tables* t, Slots* bucket) noexcept nogil:
-    cdef uint32_t size = bucket.size
-    for bucket.size in range(1, size + 1):
-        bucket_sift(t, bucket, bucket.size - 1)
-    bucket.size = size
+cdef void sort_lines(Tables* t) noexcept nogil:
+    cdef uint32_t at
+    for at in range(t.queues_used * LEVELS):
+        lanes_sort(t, &t.lines[at].tried, False)
+        lanes_sort(t, &t.lines[at].stalled, True)
 
 
 cdef int age_lanes(Tables* t) except -1 nogil:
     """Let a minute or more pass. Only who reached the bound moves against the others."""
     cdef uint32_t at
-    cdef int qos
     cdef bint any = False
     if t.age_clock_ns > 0 and t.now_ns - t.age_clock_ns < MINUTE_NS:
         return 0
@@ -91,19 +91,14 @@ cdef int age_lanes(Tables* t) except -1 nogil:
             if t.lanes[at].is_mixed:
                 sort_lane(t, &t.lanes[at])
     if any:
-        for at in range(t.queues_used):
-            for qos in range(LEVELS):
-                sort_bucket(t, &t.queues[at].bucket[qos])
+        sort_lines(t)
     return 0
 
 
 cdef int sort_all_lanes(Tables* t) except -1:
     """Another order holds from now on."""
     cdef uint32_t at
-    cdef int qos
     for at in range(t.lanes_used):
         sort_lane(t, &t.lanes[at])
-    for at in range(t.queues_used):
-        for qos in range(LEVELS):
-            sort_bucket(t, &t.queues[at].bucket[qos])
+    sort_lines(t)
     return 0

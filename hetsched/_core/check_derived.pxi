@@ -17,15 +17,32 @@ cdef int check_lane(Tables* t, uint32_t slot) except -1:
         task = lane.heap.at[at]
         hold_that(t.tasks[task].place == (AT_HEAP | at) and is_waiting(&t.tasks[task]), "who stands in a heap waits and knows where", slot)
         hold_that(at == 0 or goes_before(t, lane.heap.at[(at - 1) >> 2], task), "a heap's parents go before their children", slot)
-    hold_that((lane.heap_at != NONE_) + (lane.parked_at != NONE_) == (lane_head(t, lane) != NONE_),
+    last = lane.run.at[lane.run_head] if lane.run.size > 0 else NONE_
+    task = lane.heap.at[0] if lane.heap.size > 0 else NONE_
+    if last == NONE_ or (task != NONE_ and goes_before(t, task, last)):
+        last = task
+    hold_that(lane.head == last, "a lane's head is the first of its tasks", slot)
+    if last != NONE_:
+        hold_that(lane.head_sequence == t.tasks[last].sequence and lane.head_rank == rank_of_task(t, &t.tasks[last]),
+                  "a lane knows what its head is compared by", slot)
+    hold_that(lane.run.size == 0 or lane.last_sequence == t.tasks[lane.run.at[lane.run.size - 1]].sequence, "a run knows its last", slot)
+    hold_that((lane.tried_at != NONE_) + (lane.parked_at != NONE_) == (lane.head != NONE_),
               "a lane with tasks is tried or parked, one without is neither", slot)
-    if lane.heap_at != NONE_:
-        hold_that(t.queues[lane.queue].bucket[lane.qos].at[lane.heap_at] == slot, "a lane knows where it is tried", slot)
-        if lane.heap_at > 0:
-            hold_that(not lane_before(t, slot, t.queues[lane.queue].bucket[lane.qos].at[(lane.heap_at - 1) >> 2]),
-                      "the lanes of a queue are a heap by head", slot)
-    if lane.parked_at != NONE_:
-        hold_that(t.parked_lanes.at[lane.parked_at] == slot, "a parked lane knows where", slot)
+    hold_that(lane.parked_at == NONE_ or t.parked_lanes.at[lane.parked_at] == slot, "a parked lane knows where", slot)
+    hold_that(lane.stalled_at == NONE_ or lane.parked_at != NONE_, "who is stalled is parked", slot)
+    hold_that(lane.parked_at == NONE_ or lane.stalled_at != NONE_ or lane.no_start_ns >= t.aside_ns, "a parked lane without a start is looked at in time", slot)
+    if lane.tried_at != NONE_:
+        check_entry(t, &line_of(t, lane.queue, lane.qos).tried, lane.tried_at, slot)
+    if lane.stalled_at != NONE_:
+        check_entry(t, &line_of(t, lane.queue, lane.qos).stalled, lane.stalled_at, slot)
+    return 0
+
+
+cdef int check_entry(Tables* t, LaneHeap* heap, uint32_t at, uint32_t slot) except -1:
+    """The lane's place in a heap of lanes."""
+    hold_that(at < heap.size and heap.at[at].lane == slot, "a lane knows where it is tried or stalled", slot)
+    hold_that(heap.at[at].sequence == t.lanes[slot].head_sequence and heap.at[at].rank == t.lanes[slot].head_rank, "an entry is of the head", slot)
+    hold_that(at == 0 or not entry_before(t, &heap.at[at], &heap.at[(at - 1) >> 2]), "the lanes of a line are a heap by head", slot)
     return 0
 
 
@@ -53,9 +70,12 @@ cdef int check_lanes(Tables* t) except -1:
         hold_that(t.shapes[slot].pending == pending.get(slot, 0), "a shape counts who waits for it", slot)
     for queue in range(t.queues_used):
         for qos in range(LEVELS):
-            slot = t.queues[queue].active_at[qos]
-            hold_that((slot != NONE_) == (t.queues[queue].bucket[qos].size > 0), "a queue is active if it has lanes to try", queue)
+            slot = line_of(t, queue, qos).tried.listed_at
+            hold_that((slot != NONE_) == (line_of(t, queue, qos).tried.size > 0), "a queue is active if it has lanes to try", queue)
             hold_that(slot == NONE_ or t.active[qos].at[slot] == queue, "an active queue knows where", queue)
+            slot = line_of(t, queue, qos).stalled.listed_at
+            hold_that((slot != NONE_) == (line_of(t, queue, qos).stalled.size > 0), "a queue is listed if it has stalled lanes", queue)
+            hold_that(slot == NONE_ or t.stalled[qos].at[slot] == queue, "a queue with stalled lanes knows where", queue)
     return 0
 
 

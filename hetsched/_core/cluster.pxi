@@ -234,8 +234,7 @@ cdef class ClusterDoors(Tabled):
             queue.has_limit = t.queues[queue.parent].has_limit
         for at in range(RESOURCES):
             queue.limit[at] = -1
-        for at in range(LEVELS):
-            queue.active_at[at] = NONE_
+        add_lines(t, t.queues_used)
         t.queues_used += 1
         return t.queues_used - 1
 

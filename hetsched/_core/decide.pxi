@@ -25,6 +25,7 @@ cdef int64_t decide_once(Tables* t, int levels, bint preempt, int lane) except -
     see_scarce(t)
     heal(t)
     unpark(t)
+    stall_those_due(t)
     keep_rooms_above(t, levels)
     t.halted = False
     for qos in range(LEVELS):
@@ -54,7 +55,7 @@ cdef int unpark(Tables* t) except -1 nogil:
         lane = t.parked_lanes.at[at]
         if may_try(t, &t.lanes[lane]):
             unpark_lane(t, lane)
-            bucket_add(t, lane)
+            try_lane(t, lane)
     return 0
 
 

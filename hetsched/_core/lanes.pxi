@@ -42,6 +42,17 @@ cdef inline bint goes_before(Tables* t, uint32_t one, uint32_t other) noexcept n
     return a.sequence < b.sequence
 
 
+cdef enum:
+    RANK_DEADLINE = 0x10000    # no rank tells how who has a deadline stands to others
+
+
+cdef inline uint32_t rank_of_task(Tables* t, TaskRecord* task) noexcept nogil:
+    """Tasks of one rank, RANK_DEADLINE apart, go by sequence, whenever that is asked; of others only goes_before tells."""
+    if t.order == ORDER_FIFO_:
+        return 0
+    return <uint32_t> <uint16_t> task.priority if task.deadline_ns == INT64_MAX else <uint32_t> RANK_DEADLINE
+
+
 # ---------------------------------------------------------------- one lane
 
 cdef void heap_up(Tables* t, LaneRecord* lane, uint32_t at, uint32_t task) noexcept nogil:
@@ -81,8 +92,11 @@ cdef void run_trim(Tables* t, LaneRecord* lane) noexcept nogil:
     cdef uint32_t at, kept = 0
     while lane.run_head < lane.run.size and lane.run.at[lane.run_head] == NONE_:
         lane.run_head += 1
-    while lane.run.size > lane.run_head and lane.run.at[lane.run.size - 1] == NONE_:
-        lane.run.size -= 1
+    if lane.run.size > lane.run_head and lane.run.at[lane.run.size - 1] == NONE_:
+        while lane.run.size > lane.run_head and lane.run.at[lane.run.size - 1] == NONE_:
+            lane.run.size -= 1
+        if lane.run.size > lane.run_head:
+            lane.last_sequence = t.tasks[lane.run.at[lane.run.size - 1]].sequence
     if lane.run_head == lane.run.size:
         lane.run_head = 0
         lane.run.size = 0
@@ -108,15 +122,27 @@ cdef inline void note_rank(LaneRecord* lane, TaskRecord* task) noexcept nogil:
     lane.oldest_sequence = min(lane.oldest_sequence, task.sequence)
 
 
+cdef inline bint goes_last(Tables* t, LaneRecord* lane, uint32_t task) noexcept nogil:
+    """Behind everybody in the run. Where all are of one rank their records need not be looked at."""
+    if lane.run.size == 0:
+        return True
+    if t.order == ORDER_FIFO_ or not lane.is_mixed:
+        return lane.last_sequence < t.tasks[task].sequence
+    return goes_before(t, lane.run.at[lane.run.size - 1], task)
+
+
 cdef int lane_push(Tables* t, LaneRecord* lane, uint32_t task) except -1 nogil:
     note_rank(lane, &t.tasks[task])
-    if lane.run.size == 0 or goes_before(t, lane.run.at[lane.run.size - 1], task):
+    if goes_last(t, lane, task):
         push(&lane.run, task)
+        lane.last_sequence = t.tasks[task].sequence
         t.tasks[task].place = AT_RUN | (lane.run.size - 1)
         lane.run_live += 1
-        return 0
-    push(&lane.heap, task)
-    heap_up(t, lane, lane.heap.size - 1, task)
+    else:
+        push(&lane.heap, task)
+        heap_up(t, lane, lane.heap.size - 1, task)
+    if lane.head == NONE_ or ((lane.run_live == 1 or t.tasks[task].place == AT_HEAP) and goes_before(t, task, lane.head)):
+        note_head(t, lane, task)
     return 0
 
 
@@ -136,17 +162,31 @@ cdef void lane_take(Tables* t, LaneRecord* lane, uint32_t task) noexcept nogil:
             else:
                 heap_down(t, lane, at, last)
     t.tasks[task].place = NONE_
+    if task == lane.head:
+        find_head(t, lane)
+
+
+cdef inline void note_head(Tables* t, LaneRecord* lane, uint32_t task) noexcept nogil:
+    lane.head = task
+    if task != NONE_:
+        lane.head_sequence = t.tasks[task].sequence
+        lane.head_rank = rank_of_task(t, &t.tasks[task])
+
+
+cdef void find_head(Tables* t, LaneRecord* lane) noexcept nogil:
+    """The first of the run, or of the heap. Who comes next in the run is sent for: lanes are many, and their tasks far apart."""
+    cdef uint32_t run = lane.run.at[lane.run_head] if lane.run.size > 0 else NONE_
+    cdef uint32_t heap = lane.heap.at[0] if lane.heap.size > 0 else NONE_
+    if lane.run_head + 1 < lane.run.size and lane.run.at[lane.run_head + 1] != NONE_:
+        prefetch(&t.tasks[lane.run.at[lane.run_head + 1]])
+    if run == NONE_ or heap == NONE_:
+        note_head(t, lane, heap if run == NONE_ else run)
+    else:
+        note_head(t, lane, heap if goes_before(t, heap, run) else run)
 
 
 cdef inline uint32_t lane_head(Tables* t, LaneRecord* lane) noexcept nogil:
-    cdef uint32_t run, heap
-    if lane.run.size == 0:
-        return lane.heap.at[0] if lane.heap.size > 0 else NONE_
-    run = lane.run.at[lane.run_head]
-    if lane.heap.size == 0:
-        return run
-    heap = lane.heap.at[0]
-    return heap if goes_before(t, heap, run) else run
+    return lane.head
 
 
 cdef int find_lane(Tables* t, int qos, uint32_t queue, uint32_t shape, uint32_t* found) except -1 nogil:
@@ -171,8 +211,10 @@ cdef int find_lane(Tables* t, int qos, uint32_t queue, uint32_t shape, uint32_t*
     t.lanes[lane].shape = shape
     t.lanes[lane].queue = <uint16_t> queue
     t.lanes[lane].qos = <uint8_t> qos
-    t.lanes[lane].heap_at = NONE_
+    t.lanes[lane].head = NONE_
+    t.lanes[lane].tried_at = NONE_
     t.lanes[lane].parked_at = NONE_
+    t.lanes[lane].stalled_at = NONE_
     t.lanes[lane].next_of_shape = first[0]
     first[0] = lane
     index_put(t.lane_index, t.lane_index_size, hashed | (lane + 1))
@@ -203,11 +245,10 @@ cdef int lane_of(Tables* t, TaskRecord* task, uint32_t* lane) except -1 nogil:
 cdef int enter_lane(Tables* t, uint32_t task, uint32_t slot) except -1 nogil:
     cdef LaneRecord* lane = &t.lanes[slot]
     lane_push(t, lane, task)
-    if lane.heap_at != NONE_:
-        if lane_head(t, lane) == task:
-            bucket_sift(t, &t.queues[lane.queue].bucket[lane.qos], lane.heap_at)
-    elif lane.parked_at == NONE_:
-        bucket_add(t, slot)
+    if lane.tried_at == NONE_ and lane.parked_at == NONE_:
+        return try_lane(t, slot)
+    if lane.head == task:
+        head_moved(t, lane)
     return 0
 
 
@@ -222,15 +263,15 @@ cdef int leave_lane(Tables* t, uint32_t task) except -1 nogil:
         return 0
     lane_of(t, &t.tasks[task], &slot)
     cdef LaneRecord* lane = &t.lanes[slot]
-    cdef bint was_head = lane_head(t, lane) == task
+    cdef bint was_head = lane.head == task
     lane_take(t, lane, task)
-    if lane_head(t, lane) == NONE_:
-        if lane.heap_at != NONE_:
-            bucket_remove(t, slot)
+    if lane.head == NONE_:
+        if lane.tried_at != NONE_:
+            drop_tried(t, slot)
         if lane.parked_at != NONE_:
             unpark_lane(t, slot)
-    elif was_head and lane.heap_at != NONE_:
-        bucket_sift(t, &t.queues[lane.queue].bucket[lane.qos], lane.heap_at)
+    elif was_head:
+        head_moved(t, lane)
     return 0
 
 

@@ -97,9 +97,7 @@ cdef int rebuild(Tables* t) except -1 nogil:
     for at in range(t.queues_used):
         t.queues[at].key_stale = True
         t.queues[at].delay_ns = -1
-        memset(t.queues[at].bucket, 0, sizeof(t.queues[at].bucket))
-        for part in range(LEVELS):
-            t.queues[at].active_at[part] = NONE_
+        add_lines(t, at)
     for at in range(t.nodes_used):
         t.nodes[at].marked = False
         lend(t, &t.nodes[at])

@@ -1,82 +1,131 @@
-# Which lane is next: the lanes of a queue as a heap by head, the queue of lowest dominant share over weight before others.
+# Which lane is next: the lanes of a (queue, qos) as a heap by head, the queue of lowest dominant share over weight before others.
 #
-# Promises: exact integers; a lane with tasks is either in its queue's heap or parked (blocked), one without is in neither.
+# Promises: exact integers; a lane with tasks is either tried or parked (blocked), one without is neither. Who is parked and may have a
+# reservation is in a heap of its own, so that the first of them is found without looking at the others.
 
-# ---------------------------------------------------------------- the lanes of one (qos, queue)
+# ---------------------------------------------------------------- heaps of lanes
+# A lane is told apart by the field that says where it is: `tried_at` or `stalled_at`.
 
-cdef inline bint lane_before(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
-    return goes_before(t, lane_head(t, &t.lanes[one]), lane_head(t, &t.lanes[other]))
+cdef inline bint entry_before(Tables* t, LaneEntry* one, LaneEntry* other) noexcept nogil:
+    if one.rank == other.rank and one.rank != RANK_DEADLINE:
+        return one.sequence < other.sequence
+    return goes_before(t, t.lanes[one.lane].head, t.lanes[other.lane].head)
 
 
-cdef void bucket_sift(Tables* t, Slots* bucket, uint32_t at) noexcept nogil:
-    """The lane at `at` has a new head: put it where it belongs."""
-    cdef uint32_t lane = bucket.at[at]
+cdef inline uint32_t* place_in(Tables* t, uint32_t lane, bint is_stalled) noexcept nogil:
+    return &t.lanes[lane].stalled_at if is_stalled else &t.lanes[lane].tried_at
+
+
+cdef inline void put_entry(Tables* t, LaneHeap* heap, uint32_t at, LaneEntry* entry, bint is_stalled) noexcept nogil:
+    heap.at[at] = entry[0]
+    place_in(t, entry.lane, is_stalled)[0] = at
+
+
+cdef void lanes_sift(Tables* t, LaneHeap* heap, uint32_t at, uint32_t slot, bint is_stalled) noexcept nogil:
+    """The hole at `at` is for this lane, or the lane that is there has a new head: put it where it belongs."""
+    cdef LaneEntry entry
     cdef uint32_t above, first, best, child
+    entry.sequence, entry.rank, entry.lane = t.lanes[slot].head_sequence, t.lanes[slot].head_rank, slot
     while at > 0:
         above = (at - 1) >> 2
-        if not lane_before(t, lane, bucket.at[above]):
+        if not entry_before(t, &entry, &heap.at[above]):
             break
-        bucket.at[at] = bucket.at[above]
-        t.lanes[bucket.at[at]].heap_at = at
+        put_entry(t, heap, at, &heap.at[above], is_stalled)
         at = above
     while True:
         first = at * 4 + 1
-        if first >= bucket.size:
+        if first >= heap.size:
             break
         best = first
-        for child in range(first + 1, min(first + 4, bucket.size)):
-            if lane_before(t, bucket.at[child], bucket.at[best]):
+        for child in range(first + 1, min(first + 4, heap.size)):
+            if entry_before(t, &heap.at[child], &heap.at[best]):
                 best = child
-        if not lane_before(t, bucket.at[best], lane):
+        if not entry_before(t, &heap.at[best], &entry):
             break
-        bucket.at[at] = bucket.at[best]
-        t.lanes[bucket.at[at]].heap_at = at
+        put_entry(t, heap, at, &heap.at[best], is_stalled)
         at = best
-    bucket.at[at] = lane
-    t.lanes[lane].heap_at = at
+    put_entry(t, heap, at, &entry, is_stalled)
 
 
-cdef int bucket_add(Tables* t, uint32_t slot) except -1 nogil:
-    cdef LaneRecord* lane = &t.lanes[slot]
-    cdef QueueRecord* queue = &t.queues[lane.queue]
-    cdef Slots* bucket = &queue.bucket[lane.qos]
-    push(bucket, slot)
-    bucket_sift(t, bucket, bucket.size - 1)
-    if bucket.size == 1:
-        push(&t.active[lane.qos], lane.queue)
-        queue.active_at[lane.qos] = t.active[lane.qos].size - 1
+cdef int lanes_add(Tables* t, LaneHeap* heap, Slots* listed, uint32_t slot, bint is_stalled) except -1 nogil:
+    grow(<void**> &heap.at, &heap.capacity, sizeof(LaneEntry), <uint64_t> heap.size + 1)
+    heap.size += 1
+    lanes_sift(t, heap, heap.size - 1, slot, is_stalled)
+    if heap.size == 1:
+        push(listed, t.lanes[slot].queue)
+        heap.listed_at = listed.size - 1
     return 0
 
 
-cdef void bucket_remove(Tables* t, uint32_t slot) noexcept nogil:
+cdef void lanes_drop(Tables* t, LaneHeap* heap, Slots* listed, uint32_t slot, bint is_stalled) noexcept nogil:
     """The lane may be empty by now: it is not compared."""
+    cdef uint32_t at = place_in(t, slot, is_stalled)[0]
+    cdef LaneHeap* other
+    place_in(t, slot, is_stalled)[0] = NONE_
+    heap.size -= 1
+    if at < heap.size:
+        lanes_sift(t, heap, at, heap.at[heap.size].lane, is_stalled)
+    if heap.size == 0:
+        at = heap.listed_at
+        heap.listed_at = NONE_
+        listed.size -= 1
+        if at < listed.size:
+            listed.at[at] = listed.at[listed.size]
+            other = &line_of(t, listed.at[at], t.lanes[slot].qos).tried
+            if is_stalled:
+                other = &line_of(t, listed.at[at], t.lanes[slot].qos).stalled
+            other.listed_at = at
+
+
+cdef void lanes_sort(Tables* t, LaneHeap* heap, bint is_stalled) noexcept nogil:
+    """Another order holds, or the heads are others."""
+    cdef uint32_t size = heap.size
+    for heap.size in range(1, size + 1):
+        lanes_sift(t, heap, heap.size - 1, heap.at[heap.size - 1].lane, is_stalled)
+    heap.size = size
+
+
+# ---------------------------------------------------------------- the lanes of one (queue, qos)
+
+cdef inline LineRecord* line_of(Tables* t, uint32_t queue, int qos) noexcept nogil:
+    return &t.lines[queue * LEVELS + qos]
+
+
+cdef int add_lines(Tables* t, uint32_t queue) except -1 nogil:
+    cdef int qos
+    grow(<void**> &t.lines, &t.lines_capacity, sizeof(LineRecord), (<uint64_t> queue + 1) * LEVELS)
+    for qos in range(LEVELS):
+        memset(line_of(t, queue, qos), 0, sizeof(LineRecord))
+        line_of(t, queue, qos).tried.listed_at = NONE_
+        line_of(t, queue, qos).stalled.listed_at = NONE_
+    return 0
+
+
+cdef int try_lane(Tables* t, uint32_t slot) except -1 nogil:
     cdef LaneRecord* lane = &t.lanes[slot]
-    cdef QueueRecord* queue = &t.queues[lane.queue]
-    cdef Slots* bucket = &queue.bucket[lane.qos]
-    cdef Slots* active = &t.active[lane.qos]
-    cdef uint32_t at = lane.heap_at
-    cdef uint32_t last
-    lane.heap_at = NONE_
-    bucket.size -= 1
-    if at < bucket.size:
-        bucket.at[at] = bucket.at[bucket.size]
-        bucket_sift(t, bucket, at)
-    if bucket.size == 0:
-        at = queue.active_at[lane.qos]
-        queue.active_at[lane.qos] = NONE_
-        active.size -= 1
-        if at < active.size:
-            last = active.at[active.size]
-            active.at[at] = last
-            t.queues[last].active_at[lane.qos] = at
+    return lanes_add(t, &line_of(t, lane.queue, lane.qos).tried, &t.active[lane.qos], slot, False)
+
+
+cdef void drop_tried(Tables* t, uint32_t slot) noexcept nogil:
+    cdef LaneRecord* lane = &t.lanes[slot]
+    lanes_drop(t, &line_of(t, lane.queue, lane.qos).tried, &t.active[lane.qos], slot, False)
+
+
+cdef void head_moved(Tables* t, LaneRecord* lane) noexcept nogil:
+    cdef uint32_t slot = <uint32_t> (lane - t.lanes)
+    cdef LineRecord* line = line_of(t, lane.queue, lane.qos)
+    if lane.tried_at != NONE_:
+        lanes_sift(t, &line.tried, lane.tried_at, slot, False)
+    elif lane.stalled_at != NONE_:
+        lanes_sift(t, &line.stalled, lane.stalled_at, slot, True)
 
 
 cdef int park_lane(Tables* t, uint32_t slot) except -1 nogil:
-    bucket_remove(t, slot)
+    drop_tried(t, slot)
     t.parks += 1
     push(&t.parked_lanes, slot)
     t.lanes[slot].parked_at = t.parked_lanes.size - 1
-    return 0
+    return stall(t, slot)
 
 
 cdef void unpark_lane(Tables* t, uint32_t slot) noexcept nogil:
@@ -86,6 +135,34 @@ cdef void unpark_lane(Tables* t, uint32_t slot) noexcept nogil:
     if at < t.parked_lanes.size:
         t.parked_lanes.at[at] = t.parked_lanes.at[t.parked_lanes.size]
         t.lanes[t.parked_lanes.at[at]].parked_at = at
+    unstall(t, slot)
+
+
+cdef int stall(Tables* t, uint32_t slot) except -1 nogil:
+    """A parked lane: among those whose heads may have a reservation, unless no start is looked for."""
+    cdef LaneRecord* lane = &t.lanes[slot]
+    if lane.no_start_ns > t.now_ns:
+        t.aside_ns = min(t.aside_ns, lane.no_start_ns)
+        return 0
+    return lanes_add(t, &line_of(t, lane.queue, lane.qos).stalled, &t.stalled[lane.qos], slot, True)
+
+
+cdef void unstall(Tables* t, uint32_t slot) noexcept nogil:
+    cdef LaneRecord* lane = &t.lanes[slot]
+    if lane.stalled_at != NONE_:
+        lanes_drop(t, &line_of(t, lane.queue, lane.qos).stalled, &t.stalled[lane.qos], slot, True)
+
+
+cdef int stall_those_due(Tables* t) except -1 nogil:
+    """Before a decision: parked lanes for which a start is looked for again."""
+    cdef uint32_t at
+    if t.now_ns < t.aside_ns:
+        return 0
+    t.aside_ns = INT64_MAX
+    for at in range(t.parked_lanes.size):
+        if t.lanes[t.parked_lanes.at[at]].stalled_at == NONE_:
+            stall(t, t.parked_lanes.at[at])
+    return 0
 
 
 # ---------------------------------------------------------------- which queue
@@ -174,9 +251,9 @@ cdef uint32_t best_lane(Tables* t, int qos) noexcept nogil:
     cdef uint32_t at, lane, best
     if active.size == 0:
         return NONE_
-    best = t.queues[active.at[0]].bucket[qos].at[0]
+    best = line_of(t, active.at[0], qos).tried.at[0].lane
     for at in range(1, active.size):
-        lane = t.queues[active.at[at]].bucket[qos].at[0]
+        lane = line_of(t, active.at[at], qos).tried.at[0].lane
         if fairer(t, lane, best):
             best = lane
     if t.has_guarantees and t.order != ORDER_FIFO_ and not is_owed(t, lane_head(t, &t.lanes[best])):

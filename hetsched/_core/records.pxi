@@ -30,8 +30,7 @@ LAYOUT = {
     "shapes": "cpu_milli:i8 memory_bytes:i8 popularity:i8 asks:ask*4 ask_count:u1 same:u1 level_top:u1 model_top:u1 device_count:u2 "
               "level_low:u1 is_soft:u1 is_wish:u1 device_milli:i8 -levels:u8 levels_size:u4 -pending:u4 ask_class:u4 -column:u4 -lane_first:u4 "
               "-idle_since:u8",
-    "queues": "used:i8*18 guaranteed:i8*18 limit:i8*18=-1 weight:i8 parent:u4=4294967295 depth:u4 -delay_ns:i8 -key:u8 -key_stale:u1 has_limit:u1 "
-              "-bucket:slots*4 -active_at:u4*4",
+    "queues": "used:i8*18 guaranteed:i8*18 limit:i8*18=-1 weight:i8 parent:u4=4294967295 depth:u4 -delay_ns:i8 -key:u8 -key_stale:u1 has_limit:u1",
     "slots": "-at:u8 -size:u4 -capacity:u4",
     "gangs": "-members:slots size:u4 min_size:u4 succeeded:u4 column:i4=-1 next_free:u4 broken_ns:i8 -no_start_ns:i8 -no_proof:u8 is_present:u1 -is_wounded:u1 -is_stale:u1 wish:i4=-1",
     "evictions": "sequence:u8 at_ns:i8",

@@ -196,19 +196,37 @@ cdef inline bint is_reserved_for(Tables* t, uint32_t task) noexcept nogil:
         t.tasks[task].gang != NONE_ and t.tasks[task].gang == t.tasks[t.reserved_task].gang))
 
 
+cdef inline bint may_reserve(Tables* t, LaneRecord* lane) noexcept nogil:
+    """What it waits for is room."""
+    return waits_until(t, lane) == 0 and within_limits(t, lane.queue, &t.shapes[lane.shape])
+
+
+cdef uint32_t first_stalled(Tables* t, uint32_t queue, int qos) noexcept nogil:
+    """Task that goes first of those of the line who may have a reservation, or NONE. Where something else than room may keep them, or the
+    order is not that of the heap, all of them are looked at."""
+    cdef LaneHeap* heap = &line_of(t, queue, qos).stalled
+    cdef uint32_t at, best = NONE_
+    cdef LaneRecord* lane
+    if t.order != 1 and t.scarce == 0 and not t.queues[queue].has_limit:
+        return t.lanes[heap.at[0].lane].head
+    for at in range(heap.size):
+        lane = &t.lanes[heap.at[at].lane]
+        if may_reserve(t, lane) and (best == NONE_ or fairer_task(t, lane.head, best)):
+            best = lane.head
+    return best
+
+
 cdef uint32_t blocked_head(Tables* t, int qos) noexcept nogil:
     """Of all who are parked at this level or above, the one who goes first; without those who have no start for now."""
     cdef uint32_t at, task, best = NONE_
-    cdef int lowest = qos      # nobody below it can be the one: most parked lanes are passed by this alone
-    cdef LaneRecord* lane
-    for at in range(t.parked_lanes.size):
-        lane = &t.lanes[t.parked_lanes.at[at]]
-        if lane.qos > lowest or lane.no_start_ns > t.now_ns or waits_until(t, lane) > 0 or not within_limits(t, lane.queue, &t.shapes[lane.shape]):
-            continue
-        task = lane_head(t, lane)
-        if best == NONE_ or is_sooner(t, task, best):
-            best = task
-            lowest = lane.qos
+    cdef int level
+    for level in range(qos + 1):
+        for at in range(t.stalled[level].size):
+            task = first_stalled(t, t.stalled[level].at[at], level)
+            if task != NONE_ and (best == NONE_ or fairer_task(t, task, best)):
+                best = task
+        if best != NONE_:
+            break
     for at in range(t.parked_tasks.size):
         task = t.parked_tasks.at[at]
         if qos_of(&t.tasks[task]) > qos or t.gangs[t.tasks[task].gang].no_start_ns > t.now_ns:
@@ -232,6 +250,8 @@ cdef int no_start(Tables* t, uint32_t task) except -1 nogil:
         return 0
     lane_of(t, &t.tasks[task], &lane)
     t.lanes[lane].no_start_ns = t.now_ns + REVIEW_NS
+    unstall(t, lane)
+    t.aside_ns = min(t.aside_ns, t.lanes[lane].no_start_ns)
     return 0
 
 

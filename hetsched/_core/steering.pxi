@@ -26,7 +26,7 @@ cdef bint gang_lane(Tables* t, int qos, uint32_t* best) noexcept nogil:
     if not is_below_share(t):
         return False
     while lane != NONE_:
-        if t.lanes[lane].qos == qos and t.lanes[lane].heap_at != NONE_ and (best[0] == NONE_ or fairer(t, lane, best[0])):
+        if t.lanes[lane].qos == qos and t.lanes[lane].tried_at != NONE_ and (best[0] == NONE_ or fairer(t, lane, best[0])):
             best[0] = lane
         lane = t.lanes[lane].next_of_shape
     return best[0] != NONE_

@@ -16,6 +16,7 @@ cdef class Tabled:
         t.nodes_free = NONE_
         t.gangs_free = NONE_
         t.gang_lane_first = NONE_
+        t.aside_ns = INT64_MAX
         t.reserved_task = NONE_
         t.owner = NONE_
         t.gone_next = NONE_
@@ -90,9 +91,9 @@ cdef void free_tables(Tables* t) noexcept:
     for at in range(t.lanes_used):
         drop_slots(&t.lanes[at].run)
         drop_slots(&t.lanes[at].heap)
-    for at in range(t.queues_used):
-        for part in range(LEVELS):
-            drop_slots(&t.queues[at].bucket[part])
+    for at in range(t.queues_used * LEVELS):
+        free(t.lines[at].tried.at)
+        free(t.lines[at].stalled.at)
     for at in range(t.trees_used):
         for part in range(MAX_DEPTH):
             free(t.trees[at].cells[part])
@@ -100,6 +101,7 @@ cdef void free_tables(Tables* t) noexcept:
         drop_slots(&t.device_runs[part])
     for part in range(LEVELS):
         drop_slots(&t.active[part])
+        drop_slots(&t.stalled[part])
     drop_slots(&t.parked_lanes)
     drop_slots(&t.parked_tasks)
     drop_slots(&t.stale_gangs)
@@ -113,7 +115,7 @@ cdef void free_tables(Tables* t) noexcept:
     drop_slots(&t.gone)
     for pointer in (<size_t> t.facts.data, <size_t> t.tasks, <size_t> t.keys.base, <size_t> t.index, <size_t> t.checkpoints,
                     <size_t> t.allocations, <size_t> t.pieces.base, <size_t> t.nodes, <size_t> t.devices, <size_t> t.shapes,
-                    <size_t> t.queues, <size_t> t.gangs, <size_t> t.lanes, <size_t> t.trees, <size_t> t.trial, <size_t> t.plan.seats, <size_t> t.seat_prices, <size_t> t.kept, <size_t> t.moves,
+                    <size_t> t.queues, <size_t> t.lines, <size_t> t.gangs, <size_t> t.lanes, <size_t> t.trees, <size_t> t.trial, <size_t> t.plan.seats, <size_t> t.seat_prices, <size_t> t.kept, <size_t> t.moves,
                     <size_t> t.units, <size_t> t.evictions, <size_t> t.uses, <size_t> t.templates,
                     <size_t> t.ends, <size_t> t.stories.base, <size_t> t.lane_index, <size_t> t.plain, <size_t> t.learned.data, <size_t> t.seats, <size_t> t.class_views, <size_t> t.prices, <size_t> t.fgd):
         free(<void*> <size_t> pointer)

@@ -29,19 +29,19 @@ cdef bint weighs_more(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
 cdef int heaviest_lane(Tables* t, int qos, uint32_t* found) except -1 nogil:
     """The lane to try next at this level, whatever its queue. Every shape gets its column first: match needs it."""
     cdef Slots* active = &t.active[qos]
-    cdef Slots* bucket
+    cdef LaneHeap* tried
     cdef uint32_t at, which, shape
     found[0] = NONE_
     for at in range(active.size):
-        bucket = &t.queues[active.at[at]].bucket[qos]
-        for which in range(bucket.size):
-            shape = t.tasks[lane_head(t, &t.lanes[bucket.at[which]])].shape
+        tried = &line_of(t, active.at[at], qos).tried
+        for which in range(tried.size):
+            shape = t.tasks[lane_head(t, &t.lanes[tried.at[which].lane])].shape
             if t.nodes_used > 0:
                 want_column(t, shape)
     refresh(t)
     for at in range(active.size):
-        bucket = &t.queues[active.at[at]].bucket[qos]
-        for which in range(bucket.size):
-            if found[0] == NONE_ or weighs_more(t, lane_head(t, &t.lanes[bucket.at[which]]), lane_head(t, &t.lanes[found[0]])):
-                found[0] = bucket.at[which]
+        tried = &line_of(t, active.at[at], qos).tried
+        for which in range(tried.size):
+            if found[0] == NONE_ or weighs_more(t, lane_head(t, &t.lanes[tried.at[which].lane]), lane_head(t, &t.lanes[found[0]])):
+                found[0] = tried.at[which].lane
     return 0

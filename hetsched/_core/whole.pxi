@@ -166,8 +166,6 @@ cdef bytes plain_queues(Tables* t):
         records[at].delay_ns = 0
         records[at].key = 0
         records[at].key_stale = True
-        memset(records[at].bucket, 0, sizeof(records[at].bucket))
-        memset(records[at].active_at, 0, sizeof(records[at].active_at))
     return section
 
 
