@@ -24,11 +24,15 @@ def variant_changed() -> bool:
 core = Extension(
     "hetsched._core",
     ["hetsched/_core.pyx"],
-    depends=["hetsched/_core.pxd", *sorted(str(path) for path in Path("hetsched/_core").glob("*.pxi"))],
+    depends=["hetsched/_core.pxd", *sorted(str(path) for path in Path("hetsched/_core").glob("*.[ph]*"))],
+    include_dirs=["hetsched"],
+    # Scores are the same on every machine: nothing is fused, and comparisons of floats may become masks.
     # sign-compare: Cython counts loops over `MAX_ASKS` and the like with a signed int against our unsigned bounds, all below 2^31.
     extra_compile_args=[
         "-O3",
         "-fno-strict-aliasing",
+        "-ffp-contract=off",
+        "-fno-trapping-math",
         "-Wno-unused-function",
         "-Wno-sign-compare",
         *(["-g"] if CHECKED else []),

@@ -6,6 +6,47 @@ Promises: fixed strides in growable arrays; a slot is the index of a record and 
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+cdef extern from "_core/leaves.h" nogil:
+    # Fields, units and owners: there. The names of the fields that are written from here:
+    ctypedef struct LeafColumns:
+        double[32] cpu, memory, milli_all
+        float[32] whole, part, milli, has_devices, has_cpu, has_memory, per_term, middle
+        int32_t[32] kind
+        uint32_t[32] outcome
+
+    ctypedef struct LeafNode:
+        double cpu_free, memory_free, per_cpu, per_mebibyte, milli_all, most_cpu, most_milli
+        float steps, steps_bare
+        int32_t base, base_bare
+
+    ctypedef struct LeafKind:
+        int32_t kind
+        float whole, top, milli, per_device
+
+    ctypedef struct LeafMix:
+        int32_t[32] whole, parts, part
+        double[32] cpu, memory, weight
+        double[33] memory_most
+        uint8_t[32] class_of
+        double total
+        int32_t size, kind
+        uint8_t is_plain
+
+    ctypedef struct LeafState:
+        int32_t count
+        int32_t[64] shares
+
+    ctypedef struct LeafOutcome:
+        uint64_t stamp
+
+    const int LEAF_PACK, LEAF_SPREAD, LEAF_NOTHING, LEAF_BEST_FIT
+    void leaf_bytes(const LeafColumns* columns, const LeafNode* node, const LeafKind* kind, int preset, int first, uint8_t* leaf) noexcept
+    void leaf_state(const LeafMix* mix, const LeafNode* node, LeafState* state) noexcept
+    void leaf_fragments(const LeafColumns* columns, const LeafNode* node, const LeafMix* mix, const LeafState* state, LeafOutcome* outcomes,
+                        uint64_t stamp, uint8_t* leaf) noexcept
+    void leaf_family(const uint8_t* cells, uint8_t* best) noexcept
+
+
 cdef enum:
     MAX_ASKS = 4               # device kinds that one shape may ask for
     MAX_PIECES = 64            # devices of one node, so devices of one allocation
@@ -299,6 +340,10 @@ cdef struct TreeRecord:
     Least least[COLUMNS]
     uint8_t* cells[MAX_DEPTH]  # level 0 = leaves; 32 bytes a cell
     uint32_t shape[COLUMNS]    # who has the column, NONE = free
+    LeafColumns columns        # what the plain ones ask for, side by side. Owner: leaves
+    uint32_t odd               # columns that are scored one by one, a bit each. Owner: leaves
+    uint32_t told              # plain ones with a level a node. Owner: leaves
+    uint16_t kinds             # kinds that plain ones ask for, a bit each. Owner: leaves
 
 
 cdef struct ClassView:
@@ -483,6 +528,9 @@ cdef struct Tables:
     uint32_t shapes_capacity
     uint32_t classes           # derived: different ask_class
     ClassView* class_views     # one a class
+    LeafOutcome* outcomes      # derived: one a class. Owner: leaves
+    uint32_t outcomes_capacity
+    LeafMix leaf_mix           # derived: the mix, side by side. Owner: leaves
     BlendRecord* blends        # derived: by shape slot
     uint32_t blends_used
     uint32_t blends_capacity
@@ -546,6 +594,7 @@ cdef struct Tables:
     uint32_t trees_used
     uint32_t trees_capacity
     uint32_t tree_depth        # levels of a tree, root included
+    uint8_t columns_moved      # what columns ask for is to be copied from their shapes again
     Slots dirty                # nodes whose leaves are to be computed again
     uint8_t all_dirty          # the mix, the policy or the width changed: compute everything again
 

@@ -7,7 +7,7 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   lanes, ageing, order, steering, weighted   who goes first
   island, fit                                where it can go, on which devices, and what holding them means
   fragment, price, published, terms          how good a node is, each in its way
-  score, rank                                where it goes best
+  score, leaves, rank                        where it goes best
   gang, gang_wish, repair, damping, reclaim,
   overcommit, lift, consolidate, victims     what could be done about it
   reserve, gang_victims, decide              what is done about it
@@ -135,6 +135,7 @@ include "_core/fragment.pxi"
 include "_core/price.pxi"
 include "_core/published.pxi"
 include "_core/score.pxi"
+include "_core/leaves.pxi"
 include "_core/rank.pxi"
 include "_core/patience.pxi"
 include "_core/gang.pxi"

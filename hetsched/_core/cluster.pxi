@@ -109,6 +109,7 @@ cdef class ClusterDoors(Tabled):
             t.nodes_bare += 1
         for at in range(<int> t.shapes_used):  # a node that nothing was told of yet has level 1
             t.shapes[at].level_low = 1
+        t.columns_moved = True
         t.all_dirty = True
         largest(t, node)
         count_capacity(t, node, 1)

@@ -224,3 +224,4 @@ cdef void index_mix(Tables* t) noexcept nogil:
             t.mix_first[known] = t.mix[at]
             t.mix_classes += 1
         t.mix_class[at] = <uint8_t> known
+    copy_mix(t)

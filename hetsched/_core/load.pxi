@@ -90,7 +90,7 @@ cdef int rebuild(Tables* t) except -1 nogil:
         t.classes = max(t.classes, t.shapes[at].ask_class + 1)
         t.asked += t.shapes[at].popularity if t.shapes[at].ask_count > 0 else 0
     t.left = t.asked
-    grow(<void**> &t.class_views, &t.class_views_capacity, sizeof(ClassView), <uint64_t> t.classes + 1)
+    reserve_classes(t, t.classes + 1)
     index_mix(t)
     if t.policy == POLICY_FGD_:
         take_typical(t)

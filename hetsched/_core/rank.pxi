@@ -50,6 +50,7 @@ cdef int add_tree(Tables* t) except -1 nogil:
     memset(tree, 0, sizeof(TreeRecord))
     for column in range(COLUMNS):
         tree.shape[column] = NONE_
+        describe_column(t, tree, column)
     t.trees_used += 1
     for level in range(<int> t.tree_depth):
         tree.cells[level] = <uint8_t*> calloc(level_width(t, level), COLUMNS)
@@ -88,6 +89,7 @@ cdef void take_column(Tables* t, uint32_t slot, uint32_t tree, uint32_t at) noex
     least.kind = least.whole = least.part_milli = 0
     if shape.ask_count > 0:
         least.kind, least.whole, least.part_milli = shape.asks[0].kind, shape.asks[0].whole, shape.asks[0].part_milli
+    describe_column(t, &t.trees[tree], <int> at)
 
 
 cdef void drop_column(Tables* t, uint32_t slot) noexcept nogil:
@@ -95,6 +97,7 @@ cdef void drop_column(Tables* t, uint32_t slot) noexcept nogil:
     cdef uint32_t column = t.shapes[slot].column
     t.trees[column // COLUMNS].shape[column % COLUMNS] = NONE_
     t.shapes[slot].column = NONE_
+    describe_column(t, &t.trees[column // COLUMNS], <int> (column % COLUMNS))
 
 
 cdef void fill_column(Tables* t, uint32_t slot) noexcept nogil:
@@ -125,42 +128,65 @@ cdef void raise_cells(Tables* t, TreeRecord* tree, uint32_t node) noexcept nogil
     cdef uint8_t best[COLUMNS]
     cdef uint8_t* cell
     cdef uint32_t at = node
-    cdef int level, child, column
+    cdef int level
     for level in range(1, <int> t.tree_depth):
         at = at // FAN_OUT
-        cell = cell_of(tree, level - 1, at * FAN_OUT)
-        memcpy(best, cell, COLUMNS)
-        for child in range(1, FAN_OUT):
-            cell += COLUMNS
-            for column in range(COLUMNS):
-                best[column] = cell[column] if cell[column] > best[column] else best[column]
+        leaf_family(cell_of(tree, level - 1, at * FAN_OUT), best)
         cell = cell_of(tree, level, at)
         if memcmp(cell, best, COLUMNS) == 0:
             return
         memcpy(cell, best, COLUMNS)
 
 
+cdef void odd_bytes(Tables* t, TreeRecord* tree, uint32_t odd, uint32_t node, NodeView* view, uint8_t* leaf) noexcept nogil:
+    """Of these columns, one by one; most shapes lack something on most nodes."""
+    cdef int64_t cpu_most = t.nodes[node].cpu_free + t.nodes[node].cpu_extra
+    cdef int64_t memory_most = t.nodes[node].memory_free + t.nodes[node].memory_extra
+    cdef Least* least
+    cdef int column
+    while odd != 0:
+        column = lowest(odd)
+        odd &= odd - 1
+        least = &tree.least[column]
+        if (tree.shape[column] != NONE_ and least.cpu_milli <= cpu_most and least.memory_bytes <= memory_most
+                and least.whole <= view.whole[least.kind] and least.part_milli <= view.top_share[least.kind]):
+            leaf[column] = score_byte(t, node, &t.shapes[tree.shape[column]], view)
+
+
 cdef void refresh_node(Tables* t, uint32_t node) noexcept nogil:
     """Every column's byte of one node."""
     cdef uint8_t leaf[COLUMNS]
-    cdef uint32_t tree, column, slot
+    cdef uint32_t at, told
     cdef NodeView view
-    cdef Least* least
-    cdef int64_t cpu_most = t.nodes[node].cpu_free + t.nodes[node].cpu_extra
-    cdef int64_t memory_most = t.nodes[node].memory_free + t.nodes[node].memory_extra
+    cdef LeafNode plain
+    cdef LeafState state
+    cdef TreeRecord* tree
     cdef bint takes = t.nodes[node].is_present and t.nodes[node].is_open
-    view_node(t, node, &view)
-    for tree in range(t.trees_used):
+    cdef bint is_plain = False, by_fragment = False
+    if takes:
+        view_node(t, node, &view)
+        is_plain = is_plain_node(t, &view)
+    if is_plain:
+        view_leaf(t, &t.nodes[node], &view, &plain)
+        by_fragment = t.policy == POLICY_FRAGMENT_ and t.mix_total > 0 and t.nodes[node].device_count > 0
+        if by_fragment:
+            view_state(t, &t.nodes[node], &plain, &state)
+    for at in range(t.trees_used):
+        tree = &t.trees[at]
         memset(leaf, 0, COLUMNS)
-        for column in range(COLUMNS):
-            least = &t.trees[tree].least[column]
-            slot = t.trees[tree].shape[column]
-            if (takes and slot != NONE_ and least.cpu_milli <= cpu_most and least.memory_bytes <= memory_most
-                    and least.whole <= view.whole[least.kind] and least.part_milli <= view.top_share[least.kind]):
-                leaf[column] = score_byte(t, node, &t.shapes[slot], &view)
-        if memcmp(leaf, cell_of(&t.trees[tree], 0, node), COLUMNS) != 0:
-            memcpy(cell_of(&t.trees[tree], 0, node), leaf, COLUMNS)
-            raise_cells(t, &t.trees[tree], node)
+        if is_plain:
+            plain_bytes(t, tree, &view, &plain, &state if by_fragment else NULL, leaf)
+            told = tree.told
+            while told != 0:
+                if level_of(&t.shapes[tree.shape[lowest(told)]], node) == 0:
+                    leaf[lowest(told)] = 0
+                told &= told - 1
+            odd_bytes(t, tree, tree.odd, node, &view, leaf)
+        elif takes:
+            odd_bytes(t, tree, 0xFFFFFFFFU, node, &view, leaf)
+        if memcmp(leaf, cell_of(tree, 0, node), COLUMNS) != 0:
+            memcpy(cell_of(tree, 0, node), leaf, COLUMNS)
+            raise_cells(t, tree, node)
 
 
 cdef int mark(Tables* t, uint32_t node) except -1 nogil:
@@ -180,6 +206,8 @@ cdef int mark_only(Tables* t, uint32_t node) except -1 nogil:
 cdef void refresh(Tables* t) noexcept nogil:
     """Each marked node once."""
     cdef uint32_t at
+    if t.columns_moved:
+        describe_columns(t)
     if t.all_dirty:
         for at in range(t.nodes_used):
             refresh_node(t, at)

@@ -28,6 +28,7 @@ cdef struct NodeView:
     uint8_t kind[16]           # which
     int64_t stranded           # price: tenths of a milli that missing CPU and memory cost as it is
     uint8_t has_stranded
+    uint8_t is_short           # some device has less than nothing free, until victims have ended
     uint64_t per_cpu           # 1000 x 2^32 / cpu_milli
     uint64_t per_mebibyte      # 1000 x 2^32 / memory in MiB
     MixView mix[32]            # by class of the mix
@@ -40,6 +41,7 @@ cdef void view_node(Tables* t, uint32_t slot, NodeView* view) noexcept nogil:
     t.views += 1
     view.has_fragment = False
     view.has_stranded = False
+    view.is_short = False
     view.kinds = 0
     memset(view.whole, 0, sizeof(view.whole))
     memset(view.top_share, 0, sizeof(view.top_share))
@@ -57,6 +59,7 @@ cdef void view_node(Tables* t, uint32_t slot, NodeView* view) noexcept nogil:
             view.top_share[device.kind] = max(view.top_share[device.kind], device.share_free)
             view.free_milli[device.kind] += device.share_free
             view.devices[device.kind] += 1
+            view.is_short |= device.share_free < 0 or device.memory_free < 0
 
 
 # ---------------------------------------------------------------- pack, spread

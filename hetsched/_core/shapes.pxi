@@ -148,9 +148,14 @@ cdef uint32_t class_of(Tables* t, ShapeRecord* shape) except? 0xFFFFFFFF:
     for at in range(t.shapes_used):
         if t.shapes[at].same == shape.same and t.shapes[at].is_wish == shape.is_wish and memcmp(t.shapes[at].asks, shape.asks, sizeof(shape.asks)) == 0:
             return t.shapes[at].ask_class
-    grow(<void**> &t.class_views, &t.class_views_capacity, sizeof(ClassView), <uint64_t> t.classes + 1)
+    reserve_classes(t, t.classes + 1)
     t.classes += 1
     return t.classes - 1
+
+
+cdef int reserve_classes(Tables* t, uint32_t size) except -1 nogil:
+    grow(<void**> &t.class_views, &t.class_views_capacity, sizeof(ClassView), size)
+    return grow(<void**> &t.outcomes, &t.outcomes_capacity, sizeof(LeafOutcome), size)
 
 
 cdef int reserve_levels(Tables* t, ShapeRecord* shape, uint32_t size) except -1:
@@ -180,6 +185,7 @@ cdef int levels_moved(Tables* t, uint32_t slot) except -1:
             shape.level_low = min(shape.level_low, level_of(shape, node))
     t.frees += 1
     t.changes += 1
+    t.columns_moved = True
     if shape.column != NONE_:
         fill_column(t, slot)
     for node in range(shape.levels_size):

@@ -139,6 +139,7 @@ cdef class TermDoors(ShapeDoors):
         memcpy(fresh.told, data, len(scores))
         fresh.told_size = <uint32_t> len(scores)
         blend[0] = fresh
+        t.columns_moved = True
         if fresh.weights[TERM_FRAGMENT] > 0 and not t.blends_fragment:
             t.blends_fragment = True
             t.all_dirty = True

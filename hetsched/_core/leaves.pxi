@@ -1,0 +1,159 @@
+# Bytes for 32 shapes at once: what score_byte says, computed side by side (leaves.h) where shape, node and preset are plain.
+#
+# A column is plain if nothing but free amounts decides: at most one ask, for whole devices or for one part, of any model, wherever on the
+# board, without levels, weights or a list of models. The rest are odd: score_byte, one by one, as are all columns of a node where something
+# is lent or short (claims whose victims have not ended), and of presets that are not among those of `plain_preset`.
+#
+# Promises: the same byte as score_byte, always (check_trees compares); what is copied from shapes and mix is copied again when they change.
+
+cdef inline int plain_preset(Tables* t) noexcept nogil:
+    """LEAF_*; -1: this preset goes one by one."""
+    if t.policy == POLICY_PACK_:
+        return LEAF_PACK
+    if t.policy == POLICY_SPREAD_:
+        return LEAF_SPREAD
+    if t.policy == POLICY_BEST_FIT_:
+        return LEAF_BEST_FIT
+    if t.policy == POLICY_FIRST_FIT_ or t.policy == POLICY_RANDOM_ or t.policy == POLICY_FRAGMENT_:
+        return LEAF_NOTHING
+    return -1
+
+
+cdef bint is_plain_shape(Tables* t, ShapeRecord* shape) noexcept nogil:
+    cdef AskRecord* ask = &shape.asks[0]
+    if shape.ask_count > 1 or shape.same != 0 or shape.model_top > 1 or shape.level_top > shape.level_low or blend_of(t, shape) != NULL:
+        return False
+    return shape.ask_count == 0 or (ask.models == 0 and ask.memory_bytes == 0 and (ask.parts == 0 or (ask.parts == 1 and ask.whole == 0)))
+
+
+cdef void describe_column(Tables* t, TreeRecord* tree, int at) noexcept nogil:
+    """What its shape asks for; of one that is odd or nobody's, more than any node has."""
+    cdef LeafColumns* columns = &tree.columns
+    cdef uint32_t slot = tree.shape[at]
+    cdef ShapeRecord* shape
+    cdef AskRecord* ask
+    cdef int terms
+    columns.cpu[at] = 1e300
+    columns.kind[at] = -1
+    columns.outcome[at] = 0
+    tree.odd &= ~(<uint32_t> 1 << at)
+    tree.told &= ~(<uint32_t> 1 << at)
+    if slot == NONE_:
+        return
+    shape = &t.shapes[slot]
+    if not is_plain_shape(t, shape):
+        tree.odd |= <uint32_t> 1 << at
+        return
+    ask = &shape.asks[0]
+    terms = (shape.ask_count > 0) + (shape.cpu_milli > 0) + (shape.memory_bytes > 0)
+    columns.cpu[at], columns.memory[at] = <double> shape.cpu_milli, <double> shape.memory_bytes
+    columns.milli_all[at] = <double> shape.device_milli
+    columns.whole[at] = columns.part[at] = columns.milli[at] = 0
+    if shape.ask_count > 0:
+        columns.kind[at] = ask.kind
+        columns.whole[at], columns.part[at], columns.milli[at] = ask.whole, ask.part_milli, <float> ask_milli(ask)
+        tree.kinds |= 1 << ask.kind
+    columns.has_devices[at], columns.has_cpu[at], columns.has_memory[at] = shape.ask_count > 0, shape.cpu_milli > 0, shape.memory_bytes > 0
+    columns.per_term[at] = 1.0 / terms if terms > 0 else 0
+    columns.middle[at] = 0 if terms > 0 else 500
+    columns.outcome[at] = shape.ask_class
+    if shape.levels != NULL:
+        tree.told |= <uint32_t> 1 << at
+
+
+cdef void describe_columns(Tables* t) noexcept nogil:
+    """After shapes have changed in what is not theirs alone: levels, weights, the first node that nothing was told of."""
+    cdef uint32_t tree
+    cdef int at
+    for tree in range(t.trees_used):
+        t.trees[tree].kinds = 0
+        for at in range(COLUMNS):
+            describe_column(t, &t.trees[tree], at)
+    t.columns_moved = False
+
+
+cdef void copy_mix(Tables* t) noexcept nogil:
+    """The mix as leaves.h reads it, least cores first. After index_mix."""
+    cdef LeafMix* mix = &t.leaf_mix
+    cdef AskRecord* ask
+    cdef uint32_t at, place, first
+    memset(mix, 0, sizeof(LeafMix))
+    mix.kind = -1
+    mix.size = <int32_t> t.mix_size
+    mix.total = <double> t.mix_total
+    mix.is_plain = t.mix_total < 1 << 30
+    for at in range(COLUMNS):
+        mix.cpu[at] = 1e300
+        mix.part[at] = 1001
+    for at in range(t.mix_classes):
+        first = t.mix_first[at]
+        ask = &t.shapes[first].asks[0]
+        if mix.kind < 0:
+            mix.kind = ask.kind
+        mix.is_plain &= t.shapes[first].ask_count == 1 and ask.models == 0 and ask.memory_bytes == 0 and ask.kind == mix.kind
+        mix.whole[at], mix.parts[at] = ask.whole, ask.parts
+        if ask.parts > 0:
+            mix.part[at] = ask.part_milli
+    for at in range(t.mix_size):
+        place = at
+        while place > 0 and mix.cpu[place - 1] > t.mix_cpu[at]:
+            mix.cpu[place], mix.memory[place] = mix.cpu[place - 1], mix.memory[place - 1]
+            mix.weight[place], mix.class_of[place] = mix.weight[place - 1], mix.class_of[place - 1]
+            place -= 1
+        mix.cpu[place], mix.memory[place] = <double> t.mix_cpu[at], <double> t.mix_memory[at]
+        mix.weight[place], mix.class_of[place] = <double> t.mix_weight[at], t.mix_class[at]
+    for at in range(COLUMNS):
+        mix.memory_most[at + 1] = max(mix.memory_most[at], mix.memory[at])
+
+
+# ---------------------------------------------------------------- one node
+
+cdef bint is_plain_node(Tables* t, NodeView* view) noexcept nogil:
+    """Nothing on it is lent or short, and the mix can make something of it side by side."""
+    if lends(t) or view.is_short or plain_preset(t) < 0:
+        return False
+    return t.policy != POLICY_FRAGMENT_ or (t.leaf_mix.is_plain and t.sharers_most == 0 and (view.kinds == 0 or (view.kinds == 1 and view.kind[0] == t.leaf_mix.kind)))
+
+
+cdef void view_leaf(Tables* t, NodeRecord* node, NodeView* view, LeafNode* leaf) noexcept nogil:
+    cdef bint tells_bare = 0 < t.nodes_bare < t.nodes_count
+    cdef int at, score = 0
+    leaf.cpu_free, leaf.memory_free = <double> node.cpu_free, <double> node.memory_free
+    leaf.per_cpu = <double> view.per_cpu / 4294967296.0
+    leaf.per_mebibyte = <double> view.per_mebibyte / 4294967296.0
+    leaf.most_cpu, leaf.most_milli = <double> t.most_cpu, <double> t.most_milli
+    leaf.milli_all = 0
+    for at in range(view.kinds):
+        leaf.milli_all += view.free_milli[view.kind[at]]
+    leaf.steps, leaf.steps_bare = 253, 126 if tells_bare else 253
+    if t.policy == POLICY_FRAGMENT_ and (t.mix_total == 0 or node.device_count == 0):
+        score = 63
+    leaf.base = 1 + (score * 254 >> 7)
+    leaf.base_bare = 1 + (score * 127 >> 7) + 127 * (node.device_count == 0) if tells_bare else leaf.base
+
+
+cdef void plain_bytes(Tables* t, TreeRecord* tree, NodeView* view, LeafNode* node, LeafState* state, uint8_t* leaf) noexcept nogil:
+    """Of the plain columns of one tree. `state`: NULL unless the fragment decides."""
+    cdef LeafKind kind
+    cdef uint32_t left = tree.kinds
+    cdef int preset = plain_preset(t)
+    cdef bint is_first = True
+    while left != 0 or is_first:
+        kind.kind = lowest(left) if left != 0 else 0
+        left &= left - 1 if left != 0 else 0
+        kind.whole, kind.top = view.whole[kind.kind], view.top_share[kind.kind]
+        kind.milli, kind.per_device = view.free_milli[kind.kind], 1.0 / max(1, view.devices[kind.kind])
+        leaf_bytes(&tree.columns, node, &kind, preset, is_first, leaf)
+        is_first = False
+    if state != NULL:
+        leaf_fragments(&tree.columns, node, &t.leaf_mix, state, t.outcomes, t.views, leaf)
+
+
+cdef void view_state(Tables* t, NodeRecord* node, LeafNode* leaf, LeafState* state) noexcept nogil:
+    cdef uint32_t at
+    state.count = 0
+    for at in range(node.device_first, node.device_first + node.device_count):
+        if t.devices[at].usable:
+            state.shares[state.count] = t.devices[at].share_free
+            state.count += 1
+    leaf_state(&t.leaf_mix, leaf, state)
