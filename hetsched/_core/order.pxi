@@ -232,14 +232,14 @@ cdef bint fairer_task(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
 cdef uint32_t owed_lane(Tables* t, int qos, uint32_t before) noexcept nogil:
     """Of the lanes to be tried whose heads borrow nothing, that of another queue than `before`'s which goes first: else its head would start
     in front of them, and be stopped for them in the same breath. `before` if there is none."""
-    cdef Slots* bucket
+    cdef LaneHeap* tried
     cdef uint32_t at, other, lane, best = before
     for at in range(t.active[qos].size):
         if t.active[qos].at[at] == t.lanes[before].queue or promise_of(t, t.active[qos].at[at]) == NONE_:
             continue
-        bucket = &t.queues[t.active[qos].at[at]].bucket[qos]
-        for other in range(bucket.size):
-            lane = bucket.at[other]
+        tried = &line_of(t, t.active[qos].at[at], qos).tried
+        for other in range(tried.size):
+            lane = tried.at[other].lane
             if is_owed(t, lane_head(t, &t.lanes[lane])) and (best == before or fairer(t, lane, best)):
                 best = lane
     return best

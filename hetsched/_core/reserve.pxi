@@ -201,30 +201,26 @@ cdef inline bint may_reserve(Tables* t, LaneRecord* lane) noexcept nogil:
     return waits_until(t, lane) == 0 and within_limits(t, lane.queue, &t.shapes[lane.shape])
 
 
-cdef uint32_t first_stalled(Tables* t, uint32_t queue, int qos) noexcept nogil:
-    """Task that goes first of those of the line who may have a reservation, or NONE. Where something else than room may keep them, or the
-    order is not that of the heap, all of them are looked at."""
-    cdef LaneHeap* heap = &line_of(t, queue, qos).stalled
-    cdef uint32_t at, best = NONE_
-    cdef LaneRecord* lane
-    if t.order != 1 and t.scarce == 0 and not t.queues[queue].has_limit:
-        return t.lanes[heap.at[0].lane].head
-    for at in range(heap.size):
-        lane = &t.lanes[heap.at[at].lane]
-        if may_reserve(t, lane) and (best == NONE_ or fairer_task(t, lane.head, best)):
-            best = lane.head
-    return best
+cdef inline bint goes_by_heap(Tables* t, uint32_t queue) noexcept nogil:
+    """The first of the queue's stalled lanes goes before the others, and what it waits for is room."""
+    return t.order != 1 and not t.has_guarantees and t.scarce == 0 and not t.queues[queue].has_limit
 
 
 cdef uint32_t blocked_head(Tables* t, int qos) noexcept nogil:
     """Of all who are parked at this level or above, the one who goes first; without those who have no start for now."""
-    cdef uint32_t at, task, best = NONE_
+    cdef uint32_t at, which, task, best = NONE_
     cdef int level
+    cdef LaneHeap* heap
+    cdef LaneRecord* lane
+    cdef bint first_only
     for level in range(qos + 1):
         for at in range(t.stalled[level].size):
-            task = first_stalled(t, t.stalled[level].at[at], level)
-            if task != NONE_ and (best == NONE_ or fairer_task(t, task, best)):
-                best = task
+            heap = &line_of(t, t.stalled[level].at[at], level).stalled
+            first_only = goes_by_heap(t, t.stalled[level].at[at])
+            for which in range(1 if first_only else heap.size):
+                lane = &t.lanes[heap.at[which].lane]
+                if (first_only or may_reserve(t, lane)) and (best == NONE_ or fairer_task(t, lane.head, best)):
+                    best = lane.head
         if best != NONE_:
             break
     for at in range(t.parked_tasks.size):
