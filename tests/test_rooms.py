@@ -2,7 +2,7 @@
 
 The rooms, from outside to inside; a room imports from its own column or from one to the right, never to the left:
 
-    cli client demo doctor loadtest │ api daemon agent store │ scheduler sim policy │ model errors config metrics … │ _core _scan
+    cli client demo doctor loadtest │ api daemon front agent store │ scheduler sim policy │ model errors config metrics … │ _core _scan
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 COLUMNS = (
     ("cli", "client", "demo", "doctor", "loadtest", "__main__"),
-    ("api", "daemon", "agent", "store"),
+    ("api", "daemon", "front", "agent", "store"),
     ("scheduler", "sim", "policy"),
     ("model", "quantity", "errors", "config", "metrics", "wire", "sdnotify"),
     ("_core", "_scan"),

@@ -75,7 +75,7 @@ def _single(call: Call, item: Task | Rejection, reply: SubmitReply, waited: bool
         body["state"], placement = now["state"], now["placement"]
     if placement is not None:
         body["placement"] = placement
-    body["durability"] = call.daemon.durability
+    body["durability"] = call.taker.durability
     body["request"] = task_to_json(msgspec.structs.replace(item, id=task))
     return body
 
@@ -86,7 +86,7 @@ def _many(call: Call, reply: SubmitReply, waited: bool) -> dict[str, Any]:
         "accepted": len(ids),
         "rejected": [{"index": index, "problem": problem} for index, problem in reply.rejected],
         "ids": ids,
-        "durability": call.daemon.durability,
+        "durability": call.taker.durability,
     }
     if reply.array is not None and not reply.rejected:
         body["ids"] = {"first": reply.array[0], "count": reply.array[1]}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -15,10 +15,12 @@ from hetsched.api.call import Call, admit
 from hetsched.api.desk import DESK, Desk
 from hetsched.api.fast import Counter
 from hetsched.api.problem import LEADER, plain, problems, refuse
-from hetsched.api.protocol import Door, Doorman
+from hetsched.api.protocol import Door, Doorman, Handed
 from hetsched.api.routes import ROUTES, Route
+from hetsched.daemon.fronts import FrontTotals
 
 BACKLOG = 1024
+D = TypeVar("D", bound=Door)
 HEADERS = {
     "Server": f"hetsched/{__version__}",
     "X-Content-Type-Options": "nosniff",
@@ -27,12 +29,12 @@ HEADERS = {
 }
 
 
-def make_app(desk: Desk) -> web.Application:
-    """All routes over this desk."""
+def make_app(desk: Desk, routes: Iterable[Route] = ROUTES) -> web.Application:
+    """These routes over this desk."""
     app = web.Application(middlewares=[problems], client_max_size=0)
     app[DESK] = desk
     app.on_response_prepare.append(_sign)
-    for route in ROUTES:
+    for route in routes:
         if route.scope is None:
             app.router.add_get(route.path, _handler(route), allow_head=True, expect_handler=_expect)
         else:
@@ -71,34 +73,64 @@ async def _sign(request: web.Request, response: web.StreamResponse) -> None:
 
 
 class Listener:
-    """Serves the application on sockets; `stop` lets requests under way end."""
+    """Serves the application on sockets; `stop` lets requests under way end. `routes`: those that are answered here.
+    `fronts`: what front ends did for it, where there are any."""
 
-    def __init__(self, desk: Desk, *, drain_s: float) -> None:
+    fronts: FrontTotals | None = None
+
+    def __init__(self, desk: Desk, *, drain_s: float, routes: Iterable[Route] = ROUTES) -> None:
         server = desk.config.server
         self.desk = desk
         self.doorman = Doorman(server.header_timeout, server.connections_per_address)
         self.counter = Counter(desk, {**HEADERS, "Cache-Control": "no-store"})
         self._settings: dict[str, Any] = {"auto_decompress": False, "access_log": None, "keepalive_timeout": 75.0}
-        self._runner = web.AppRunner(make_app(desk), shutdown_timeout=drain_s, **self._settings)
-        self._server: asyncio.AbstractServer | None = None
+        self._runner = web.AppRunner(make_app(desk, routes), shutdown_timeout=drain_s, **self._settings)
+        self._servers: list[asyncio.AbstractServer] = []
+
+    async def set_up(self) -> None:
+        """Before the first connection."""
+        await self._runner.setup()
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen; the port that was bound. Raises OSError."""
-        await self._runner.setup()
+        await self.set_up()
         loop = asyncio.get_running_loop()
-        server = self._runner.server
-        assert server is not None
-
-        def door() -> Door:
-            return Door(self.doorman, self.counter, server, loop=loop, **self._settings)
-
-        self._server = await loop.create_server(door, host, port, ssl=tls, backlog=BACKLOG)
-        bound: socket.socket = self._server.sockets[0]
+        server = await loop.create_server(self.door, host, port, ssl=tls, backlog=BACKLOG)
+        self._servers.append(server)
+        bound: socket.socket = server.sockets[0]
         port_bound: int = bound.getsockname()[1]
         return port_bound
 
+    async def up(self) -> None:
+        """Until clients are accepted."""
+
+    async def serve(
+        self, listening: Iterable[socket.socket], tls: ssl.SSLContext | None, door: Callable[[], Door]
+    ) -> None:
+        """Accept what comes to sockets that somebody else opened, with doors of another kind."""
+        await self.set_up()
+        loop = asyncio.get_running_loop()
+        for each in listening:
+            self._servers.append(await loop.create_server(door, sock=each, ssl=tls, backlog=BACKLOG))
+
+    def door(self) -> Door:
+        """For a connection that is accepted here."""
+        return self.door_of(Door)
+
+    def door_of(self, kind: Callable[..., D], handed: Handed | None = None) -> D:
+        """Of that kind, for one connection."""
+        server = self._runner.server
+        assert server is not None, "it is set up"
+        loop = asyncio.get_running_loop()
+        return kind(self.doorman, self.counter, server, handed=handed, loop=loop, **self._settings)
+
+    async def adopt(self, connection: socket.socket, handed: Handed) -> None:
+        """Go on with a connection that another process accepted."""
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(lambda: self.door_of(Door, handed), connection)
+
     async def stop(self) -> None:
         """Accept no more, answer what is under way, close."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         await self._runner.cleanup()

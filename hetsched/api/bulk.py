@@ -26,7 +26,7 @@ def bundle_of(call: Call, raw: bytes, kind: str) -> Bundle | None:
     """The body's tasks; None where they have to be looked at one by one."""
     if kind not in (bodies.JSON, bodies.NDJSON):
         return None
-    found = call.desk.memory().recall.many(raw, call.daemon.task_defaults.bulk_tasks, kind == bodies.NDJSON)
+    found = call.desk.memory().recall.many(raw, call.taker.task_defaults.bulk_tasks, kind == bodies.NDJSON)
     if found is None:
         return None
     values, counts, which, ids = found
@@ -44,7 +44,7 @@ def array_of(call: Call, raw: bytes, kind: str) -> Array | None:
     """The body's tasks, where it is a template and a count."""
     if len(raw) > LONGEST_ARRAY or b"count" not in raw:
         return None
-    defaults, token = call.daemon.task_defaults, call.token
+    defaults, token = call.taker.task_defaults, call.token
     try:
         body = bodies.decode(raw, kind)
         if not isinstance(body, dict) or body.keys() != {"template", "count"} or not isinstance(body["template"], dict):
@@ -62,7 +62,7 @@ def array_of(call: Call, raw: bytes, kind: str) -> Array | None:
 
 async def submit_array(call: Call, array: Array) -> web.Response:
     """Accept it; 202 when it is in the journal."""
-    reply: ArrayReply | SubmitReply = await call.daemon.submit(array, array.count)
+    reply: ArrayReply | SubmitReply = await call.taker.submit(array, array.count)
     if isinstance(reply, SubmitReply):
         submission = Submission(single=False, items=[array.known.task] * array.count)
         if all(task is None for task in reply.ids):
@@ -72,14 +72,14 @@ async def submit_array(call: Call, array: Array) -> web.Response:
         "accepted": reply.count,
         "rejected": [],
         "ids": {"first": reply.first, "count": reply.count},
-        "durability": call.daemon.durability,
+        "durability": call.taker.durability,
     }
     return call.answer({**answer, "placements": reply.placements} if reply.placements else answer, 202)
 
 
 async def submit(call: Call, bundle: Bundle, *, are_ids_known: bool = False) -> web.Response:
     """Accept it; 202 when it is in the journal. `are_ids_known`: the client gave them, and is told the first and how many."""
-    reply: BundleReply | SubmitReply = await call.daemon.submit(bundle, len(bundle.ids))
+    reply: BundleReply | SubmitReply = await call.taker.submit(bundle, len(bundle.ids))
     if isinstance(reply, SubmitReply):
         return _told_apart(call, bundle, reply)
     if are_ids_known:
@@ -87,7 +87,7 @@ async def submit(call: Call, bundle: Bundle, *, are_ids_known: bool = False) -> 
     else:
         ids = b'["%b"]' % b'","'.join(reply.ids)
     placed = b',"placements":' + msgspec.json.encode(reply.placements) if reply.placements else b""
-    durability = call.daemon.durability.encode()
+    durability = call.taker.durability.encode()
     body = b'{"accepted":%d,"rejected":[],"ids":%b,"durability":"%b"%b}' % (len(reply.ids), ids, durability, placed)
     return call.encoded(body, 202)
 

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from hetsched.api import body as bodies
-from hetsched.api.desk import DESK, Desk
+from hetsched.api.desk import DESK, Desk, Taker
 from hetsched.api.problem import plain
 from hetsched.errors import Problem
 
@@ -37,6 +37,7 @@ class Call:
         self.desk: Desk = request.app[DESK]
         self._token = token
         self._daemon: Daemon | None = None
+        self._taker: Taker | None = None
         self._reader: Daemon | Standby | None = None
         self.body_bytes = 0
         self.query = _query(request, frozenset(parameters))
@@ -58,6 +59,13 @@ class Call:
         if self._daemon is None:
             self._daemon = self.desk.ready()
         return self._daemon
+
+    @property
+    def taker(self) -> Taker:
+        """Who takes what is submitted; else 503. Asked once, as `daemon`."""
+        if self._taker is None:
+            self._taker = self._daemon or self.desk.taking()
+        return self._taker
 
     @property
     def reader(self) -> Daemon | Standby:

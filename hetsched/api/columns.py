@@ -40,7 +40,7 @@ def bundle_of(call: Call, raw: bytes) -> Bundle:
         raise Problem(f"the body is no {MEDIA}: {error}", code="malformed") from None
     if not 1 <= len(body.templates) <= MOST_TEMPLATES:
         raise Problem.at("/templates", f"must have 1 to {MOST_TEMPLATES} entries, has {len(body.templates)}")
-    ids = _ids(body, call.daemon.task_defaults.array_tasks)
+    ids = _ids(body, call.taker.task_defaults.array_tasks)
     which, counts = _which(body, len(ids))
     memory = call.desk.memory()
     known = [_template(call, memory, bytes(each), f"/templates/{at}") for at, each in enumerate(body.templates)]

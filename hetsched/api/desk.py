@@ -6,7 +6,8 @@ The listener opens before the journal has been read, so that a client gets an ho
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiohttp import web
 
@@ -18,13 +19,32 @@ if TYPE_CHECKING:
     from hetsched.config import Config
     from hetsched.daemon.auth import Tokens
     from hetsched.daemon.daemon import Daemon
+    from hetsched.daemon.inbox import Asker
     from hetsched.daemon.safe import SafeMode
     from hetsched.daemon.standby import Standby
+    from hetsched.model import TaskDefaults
+    from hetsched.scheduler.messages import Array, Bundle, Known, Submit, SubmitGraph
+
+
+class Taker(Protocol):
+    """Who takes submissions: the daemon, or what stands for it in a front end (`hetsched.front`)."""
+
+    task_defaults: TaskDefaults
+
+    @property
+    def durability(self) -> str:
+        """How durable a 202 is."""
+
+    async def submit(self, item: Submit | Bundle | Array | SubmitGraph, tasks: int) -> Any:
+        """Submit that many tasks; the answer, once it is durable."""
+
+    def ask_single(self, known: Known, ident: bytes, actor: str, asker: Asker) -> None:
+        """Submit one task; `asker` is answered."""
 
 
 class Desk:
     """`hosts`: names accepted in the Host header, None = any. `state`: recovering, ready, safe, standing by, handing over or stopping;
-    `safe`: why it is safe mode. `leader`: the address that a refusal names, None = not known."""
+    `safe`: why it is safe mode. `leader`: the address that a refusal names, None = not known. `changed`: called when any of this changed."""
 
     def __init__(self, config: Config, tokens: Tokens, *, hosts: frozenset[str] | None, insecure: bool) -> None:
         self.config = config
@@ -36,34 +56,44 @@ class Desk:
         self.safe: SafeMode | None = None
         self.standby: Standby | None = None
         self.state = "recovering"
+        self.changed: Callable[[], None] = lambda: None
         self._successor: str | None = None
         self._memory: Memory | None = None
+
+    @property
+    def taker(self) -> Taker | None:
+        """Who takes submissions now, if anybody does."""
+        return self.daemon if self.state == "ready" else None
 
     def recover(self) -> None:
         """Reading the journal to lead: 503 to everybody."""
         self.daemon = self.standby = self.safe = self._successor = None
-        self.state = "recovering"
+        self._become("recovering")
 
     def open(self, daemon: Daemon) -> None:
         """The journal is read; serve."""
         self.daemon, self.standby = daemon, None
         self.safe = daemon.safe
-        self.state = "ready" if daemon.safe is None else "safe"
+        self._become("ready" if daemon.safe is None else "safe")
 
     def know_nothing(self, safe: SafeMode) -> None:
         """There is not even a prefix of the journal to answer from."""
         self.safe = safe
-        self.state = "safe"
+        self._become("safe")
 
     def stand_by(self, standby: Standby) -> None:
         """Another daemon leads: reads are answered by what we follow, the rest gets 503 with its address."""
         self.daemon, self.standby, self._successor = None, standby, None
-        self.state = "standing by"
+        self._become("standing by")
 
     def close(self, state: str = "stopping", successor: str | None = None) -> None:
         """503 from now on. `successor`: whom clients find instead."""
-        self.state = state
         self._successor = successor
+        self._become(state)
+
+    def _become(self, state: str) -> None:
+        self.state = state
+        self.changed()
 
     @property
     def leader(self) -> str | None:
@@ -90,6 +120,10 @@ class Desk:
         if self.state == "safe" and self.safe is not None:
             raise Unavailable(self.safe.refusal, retry_after=30.0)
         raise self.refusal()
+
+    def taking(self) -> Taker:
+        """Who takes submissions, or Unavailable as `ready`."""
+        return self.ready()
 
     def reader(self) -> Daemon | Standby:
         """Who answers questions."""

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from hetsched.api.accepted import location
-from hetsched.api.desk import Desk
+from hetsched.api.desk import Desk, Taker
 from hetsched.api.heads import END, LINE, Head, Heads
 from hetsched.api.known import Recognised, may_submit
 from hetsched.api.problem import MEDIA_TYPE, headers_of
@@ -34,7 +34,7 @@ _STATE = {code: str(state).encode() for code, state in STATE_OF_CODE.items()}
 
 
 Submit = Callable[[Known, bytes, str, Any], None]
-"""`TurnLoop.ask_single`."""
+"""`Taker.ask_single`."""
 
 
 class Wire(Protocol):
@@ -50,6 +50,7 @@ class Counter:
 
     def __init__(self, desk: Desk, headers: dict[str, str]) -> None:
         self.desk = desk
+        self.taker: Taker | None = None  # who took the last
         self.heads = Heads(desk)
         self._signature = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode() + b"\r\n"
         self._second = 0
@@ -60,8 +61,8 @@ class Counter:
     def durability(self, reply: BundleReply) -> bytes:
         """How durable this turn's answers are; looked up once a turn."""
         if reply is not self._durable:
-            assert self.desk.daemon is not None, "somebody answered"
-            self._durability, self._durable = self.desk.daemon.durability.encode(), reply
+            assert self.taker is not None, "somebody answered"
+            self._durability, self._durable = self.taker.durability.encode(), reply
         return self._durability
 
     def tail(self) -> bytes:
@@ -87,9 +88,11 @@ class Lane:
     def take(self, data: bytes) -> int:
         """Take in the requests with which the data begins; the number of bytes taken."""
         desk = self._counter.desk
-        if desk.state != "ready" or desk.daemon is None:
+        taker = desk.taker
+        if taker is None:
             return 0
-        at, size, find, submit = 0, len(data), self._counter.heads.find, desk.daemon.turns.ask_single
+        self._counter.taker = taker
+        at, size, find, submit = 0, len(data), self._counter.heads.find, taker.ask_single
         recall = desk.memory().recall.one
         while data.startswith(LINE, at) and len(self.open) < MOST_OPEN:
             begin = at + len(LINE)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from aiohttp import StreamReader, web
@@ -54,6 +54,15 @@ class Doorman:
             del self._open[address]
 
 
+class Handed(NamedTuple):
+    """What is known of a connection that another process accepted (`hetsched.front`). `is_tls`: it is the inner end of a tunnel. `data`: what
+    was read of it."""
+
+    address: str
+    is_tls: bool
+    data: bytes
+
+
 class Door(RequestHandler):
     """One connection."""
 
@@ -63,6 +72,7 @@ class Door(RequestHandler):
             "_body",
             "_doorman",
             "_ended",
+            "_handed",
             "_head_timer",
             "_held",
             "_is_held_back",
@@ -72,8 +82,17 @@ class Door(RequestHandler):
         ),
     )
 
-    def __init__(self, doorman: Doorman, counter: FastCounter, server: web.Server, **settings: Any) -> None:
+    def __init__(
+        self,
+        doorman: Doorman,
+        counter: FastCounter,
+        server: web.Server,
+        *,
+        handed: Handed | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(server, **settings)
+        self._handed = handed
         self._lane = Lane(counter, self)
         self._held = b""  # came while the lane's answers were under way
         self._is_held_back = False  # so much of it that reading was paused
@@ -91,16 +110,14 @@ class Door(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        peer = transport.get_extra_info("peername")
-        address = str(peer[0]) if isinstance(peer, tuple) and peer else "local"
+        address = address_of(transport) if self._handed is None else self._handed.address
         if not self._doorman.enter(address):
-            most = self._doorman.per_address
-            self._turn_away(
-                429, "connections", "Too many connections", f"{address} has {most} open, and may have no more"
-            )
+            self.turn_away_one_of_many(address)
             return
         self._address = address
         self._await_head()
+        if self._handed is not None:
+            self.data_received(self._handed.data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._head_came()
@@ -119,22 +136,28 @@ class Door(RequestHandler):
         says good-bye in its own words, and a node must not stand as ready until the next pull finds nobody there.
         """
         if self._lane.open or self._held:
-            self._ended = self.transport is not None and self.transport.get_extra_info("sslcontext") is None
+            self._ended = self.transport is not None and not self._is_tls()
             return self._ended
         is_stream = self._streaming is not None or self._payload_parser is not None
         if self._is_idle() or is_stream or self.transport is None:
             return False
-        if self.transport.get_extra_info("sslcontext") is not None:
+        if self._is_tls():
             return False
         if self._body is not None and not self._body.is_eof():
             self._body.set_exception(web.RequestPayloadError("it ends before it is whole"))
         self._close_after_all()
         return True
 
+    def _is_tls(self) -> bool:
+        is_inner_end = self._handed is not None and self._handed.is_tls
+        return is_inner_end or (self.transport is not None and self.transport.get_extra_info("sslcontext") is not None)
+
     def _close_after_all(self) -> None:
         """`close` waits for the answer under way and forgets those that wait behind it; so wait for them first."""
         if self._messages and self.transport is not None:
             self._loop.call_later(0.05, self._close_after_all)
+        elif self._is_idle():
+            self.force_close()  # `close` would wait for an answer that has been given
         else:
             self.close()
 
@@ -267,6 +290,11 @@ class Door(RequestHandler):
         """Nothing is being answered, nothing waits to be."""
         return self._waiter is not None and not self._waiter.done()
 
+    def turn_away_one_of_many(self, address: str) -> None:
+        """Its address has too many."""
+        most = self._doorman.per_address
+        self._turn_away(429, "connections", "Too many connections", f"{address} has {most} open, and may have no more")
+
     def _turn_away(self, status: int, kind: str, title: str, detail: str) -> None:
         """Answer without a request, and close."""
         body = msgspec.json.encode(plain(status, kind, title, detail).body())
@@ -289,6 +317,12 @@ class Door(RequestHandler):
         answer = refuse(plain(status, "http", "This is no HTTP request", detail))
         answer.force_close()
         return answer
+
+
+def address_of(transport: asyncio.BaseTransport) -> str:
+    """Of the client."""
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) and peer else "local"
 
 
 def size_of_request(data: bytes) -> int | None:

@@ -57,7 +57,7 @@ async def schedule(call: Call, answer: Answer) -> web.StreamResponse:
 
 async def _submitted(call: Call, frame: bytes, kind: str, answer: Answer) -> bytes:
     while True:
-        call.desk.ready()
+        call.desk.taking()
         try:
             return await answer(call, frame, kind)
         except TooBusy:

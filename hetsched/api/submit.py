@@ -60,7 +60,7 @@ async def _submit(call: Call, raw: bytes, kind: str, wait_s: float | None, key: 
     if tasks == 0:
         raise nothing_accepted(body)
     asked = Submit(submission=body.submission, idempotency_key=key, actor=call.actor)
-    reply: SubmitReply = await call.daemon.submit(asked, tasks)
+    reply: SubmitReply = await call.taker.submit(asked, tasks)
     if all(task is None for task in reply.ids):
         raise nothing_accepted(body, reply.rejected)
     if wait_s is not None:
@@ -88,7 +88,7 @@ async def plan(call: Call) -> web.Response:
 
 async def _read(call: Call, raw: bytes, kind: str) -> Body:
     value = await aside(call.body_bytes, bodies.decode, raw, kind)
-    submission = await aside(call.body_bytes, parse_submission, value, call.daemon.task_defaults)
+    submission = await aside(call.body_bytes, parse_submission, value, call.taker.task_defaults)
     return Body(_permitted(submission, call.token), place_of_items(value))
 
 

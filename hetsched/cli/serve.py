@@ -19,6 +19,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="store, tokens, logs and identity (HETSCHED_DATA)")
     parser.add_argument("--set", action="append", default=[], metavar="a.b=c", help="a key over the file; may repeat")
     parser.add_argument(
+        "--workers", type=int, metavar="N", help="front ends beside the deciding process (server.workers)"
+    )
+    parser.add_argument(
         "--insecure", action="store_true", help="listen beyond this machine without TLS, knowing better"
     )
 
@@ -29,7 +32,8 @@ def _serve(options: argparse.Namespace) -> int:
     from hetsched.daemon.binding import parse_listen
     from hetsched.daemon.main import serve
 
-    config = load(options.config, options.set)
+    workers = [] if options.workers is None else [f"server.workers={options.workers}"]
+    config = load(options.config, [*options.set, *workers])
     parse_listen(
         options.listen or config.server.listen
     )  # here a ConfigError is a matter of the command line: exit code 2

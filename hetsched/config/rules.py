@@ -152,6 +152,8 @@ def _ranges(config: Config) -> Iterator[str]:
         ratio = getattr(config.overcommit, name)
         if not 1 <= ratio <= 100:
             yield f"overcommit.{name} is {ratio}, must be from 1 (off) to 100"
+    if not 0 <= config.server.workers <= 64:
+        yield f"server.workers is {config.server.workers}, must be from 0 (no front ends) to 64"
     feedback = config.feedback
     for name in ("gang_share_most", "overcommit_least"):
         if not 0 <= getattr(feedback, name) <= 1:

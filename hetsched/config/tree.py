@@ -17,7 +17,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Server(Section, frozen=True, kw_only=True):
-    """Where the API listens and how long it waits for slow clients. `name`, `advertise`: this daemon among those that share its store."""
+    """Where the API listens and how long it waits for slow clients. `name`, `advertise`: this daemon among those that share its store.
+    `workers`: front ends, processes beside the deciding one that read what clients send; 0 = that is done in the one process."""
 
     listen: str = "127.0.0.1:7463"
     name: str = ""
@@ -32,6 +33,7 @@ class Server(Section, frozen=True, kw_only=True):
     longest_wait: float = 300.0
     drain_timeout: float = 20.0
     log_level: str = "info"
+    workers: int = 0
 
 
 class Batch(Section, frozen=True, kw_only=True):

@@ -67,8 +67,8 @@ class Tokens:
     """All tokens that are accepted."""
 
     def __init__(self, tokens: Iterable[Token]) -> None:
-        self._tokens = tuple(tokens)
-        self._digests = tuple(bytes.fromhex(token.sha256) for token in self._tokens)
+        self.all = tuple(tokens)
+        self._digests = tuple(bytes.fromhex(token.sha256) for token in self.all)
 
     def identify(self, header: str | None) -> Token:
         """The token of an `Authorization` header; raises Unauthenticated."""
@@ -79,7 +79,7 @@ class Tokens:
             raise Unauthenticated("the Authorization header has to read: Bearer TOKEN")
         digest = hashlib.sha256(secret.strip().encode("utf-8", "surrogateescape")).digest()
         found = None
-        for known, token in zip(self._digests, self._tokens, strict=True):
+        for known, token in zip(self._digests, self.all, strict=True):
             if hmac.compare_digest(known, digest):
                 found = token
         if found is None:

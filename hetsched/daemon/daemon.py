@@ -16,6 +16,7 @@ from hetsched._core import NONE
 from hetsched.config import Config
 from hetsched.daemon.clock import Clock
 from hetsched.daemon.events import EventRing
+from hetsched.daemon.fronts import FrontTotals
 from hetsched.daemon.greeting import fault_of
 from hetsched.daemon.handover import Handover
 from hetsched.daemon.inbox import Inbox
@@ -43,7 +44,8 @@ MOST_PLACED = 1024
 
 class Daemon:
     """`scheduler` is restored and resumed, `store` is open. `url`: where others are told to reach it. `watchers`: streams of events and logs
-    that are open now. `safe`: why nothing may change; None = all is well. `failovers`: of this process, by their kind."""
+    that are open now. `safe`: why nothing may change; None = all is well. `failovers`: of this process, by their kind.
+    `fronts`: what front ends did, where there are any."""
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Daemon:
         insecure: bool = False,
         safe: SafeMode | None = None,
         failovers: Mapping[str, int] = MappingProxyType({}),
+        fronts: FrontTotals | None = None,
     ) -> None:
         self.config = config
         self.scheduler = scheduler
@@ -70,6 +73,7 @@ class Daemon:
         self.task_defaults = config.task_defaults()
         self.watchers = 0
         self.failovers = failovers
+        self.fronts = fronts
         self.handover = Handover(store)
         self.clock = Clock(not_before_ns=scheduler.books.now_ns)
         self.events = EventRing(config.limits.events_kept, scheduler.books.event_seq - 1)
@@ -84,6 +88,7 @@ class Daemon:
             self._refuse_if_full,
             "" if safe is None else safe.refusal,
         )
+        self.ask_single = self.turns.ask_single
         batch = config.batch
         self.tuner = Tuner(batch.latency, min(batch.min_wait, batch.max_wait), batch.max_wait)
         self._flushes = 0
@@ -112,6 +117,8 @@ class Daemon:
     async def submit(self, item: Submit | Bundle | Array | SubmitGraph, tasks: int) -> Any:
         """Submit that many tasks, or a graph; TooBusy when the inbox is full, Unavailable when the store takes nothing new."""
         self._refuse_if_full()
+        if isinstance(item, Bundle) and item.single:  # from a front end
+            self.turns.inbox.fast_total += tasks
         return await self.turns.ask(item, tasks=tasks)
 
     def _refuse_if_full(self) -> None:

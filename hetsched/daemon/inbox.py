@@ -6,16 +6,42 @@ it would keep the daemon full. The bound counts tasks, not requests, because an 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
-from hetsched.errors import TooBusy
+from hetsched.errors import HetschedError, TooBusy
 from hetsched.model import Qos
-from hetsched.scheduler.messages import Bundle, Input, Known
+from hetsched.scheduler.messages import Bundle, BundleReply, Input, Known
 
 RETRY_AFTER_S = 1.0
 
 MOST_IN_BUNDLE = 8192
 """Single tasks that ride together; the next ones begin another bundle."""
+
+
+class Asker(Protocol):
+    """Who submitted a single task by `ask_single`. Told once for each, in order, then `told` once a turn."""
+
+    def answered(self, reply: BundleReply, index: int) -> None: ...
+
+    def failed(self, error: HetschedError) -> None: ...
+
+    def told(self) -> None: ...
+
+
+def answer_all(askers: list[Asker], reply: BundleReply) -> None:
+    """Each his own."""
+    for index, asker in enumerate(askers):
+        asker.answered(reply, index)
+    for asker in set(askers):
+        asker.told()
+
+
+def fail_all(askers: list[Asker], error: HetschedError) -> None:
+    """All the same."""
+    for asker in askers:
+        asker.failed(error)
+    for asker in set(askers):
+        asker.told()
 
 
 class Filling:
@@ -25,11 +51,11 @@ class Filling:
 
     def __init__(self, ticket: int) -> None:
         self.bundle = Bundle(ticket=ticket, known=[], which=bytearray(), counts=[], ids=[], single=True, actors=[])
-        self.askers: list[Any] = []
+        self.askers: list[Asker] = []
         self.is_urgent = False
         self._places: dict[int, int] = {}  # identity of a Known → its place in the bundle, which keeps it alive
 
-    def add(self, known: Known, ident: bytes, actor: str, asker: Any) -> None:
+    def add(self, known: Known, ident: bytes, actor: str, asker: Asker) -> None:
         """One more."""
         bundle = self.bundle
         at = self._places.get(id(known))

@@ -112,7 +112,7 @@ class Service:
         data = DataDir(self._data_dir)
         try:
             desk = self._desk()
-            listener = Listener(desk, drain_s=self._config.server.drain_timeout)
+            listener = self._listener(desk)
             with Signals(reload=lambda: self._reload_tokens(desk)) as signals:
                 url = await self._listen(listener)
                 try:
@@ -144,9 +144,18 @@ class Service:
     def _reload_tokens(self, desk: Desk) -> None:
         try:
             desk.tokens = load_tokens(self._data_dir, self._configured_tokens())
+            desk.changed()
             log.info("tokens read again")
         except (ConfigError, OSError) as error:
             log.error("tokens stay as they are: %s", error)
+
+    def _listener(self, desk: Desk) -> Listener:
+        server = self._config.server
+        if server.workers == 0:
+            return Listener(desk, drain_s=server.drain_timeout)
+        from hetsched.front.crew import Crew
+
+        return Crew(desk, drain_s=server.drain_timeout, size=server.workers)
 
     async def _listen(self, listener: Listener) -> str:
         binding = self._binding
@@ -225,6 +234,7 @@ class Service:
             insecure=self._binding.insecure,
             safe=safe,
             failovers=self._failovers,
+            fronts=life.listener.fronts,
         )
 
     async def _recover(self, life: Life, followed: Followed | None) -> Recovered:
@@ -237,12 +247,13 @@ class Service:
         """Follow until it may be our turn: (told to stop, what was followed)."""
         standby = Standby(self._config, life.store, life.scorers, followed, leader, self._failovers)
         life.desk.stand_by(standby)
-        life.data.publish_url(life.url)
-        if followed is None:
-            print(f"standing by at {life.url}", flush=True)
-        self._supervisor.ready(f"standing by at {life.url}")
         following = asyncio.create_task(standby.follow(), name="following")
         try:
+            await self._until_up(life, following)
+            life.data.publish_url(life.url)
+            if followed is None:
+                print(f"standing by at {life.url}", flush=True)
+            self._supervisor.ready(f"standing by at {life.url}")
             await self._until_stopped(life, following)
             return (False, following.result()) if following.done() else (True, None)
         finally:
@@ -267,7 +278,7 @@ class Service:
     async def _show_prefix(self, daemon: Daemon, life: Life) -> int:
         """Answer reads and keep leases, until told to stop or until another daemon leads."""
         life.desk.open(daemon)
-        self._announce(life, "safe mode")
+        await self._announce(life, "safe mode")
         await self._until_stopped(life, daemon.store.failed)
         life.desk.close()
         daemon.events.close()
@@ -299,7 +310,7 @@ class Service:
     async def _know_nothing(self, safe: SafeMode, life: Life) -> int:
         """Say why, until told to stop."""
         life.desk.know_nothing(safe)
-        self._announce(life, "safe mode")
+        await self._announce(life, "safe mode")
         await self._until_stopped(life)
         life.desk.close()
         return EXIT_OK
@@ -310,8 +321,8 @@ class Service:
         turning = asyncio.create_task(daemon.turns.run(), name="turn loop")
         daemon.expect_nodes()
         life.desk.open(daemon)
-        self._announce(life, "serving")
         asked = daemon.handover.asked
+        await self._announce(life, "serving", turning, daemon.store.failed)
         await self._until_stopped(life, turning, daemon.store.failed, asked)
         successor = asked.result() if asked.done() else None
         if successor is None:
@@ -329,8 +340,17 @@ class Service:
         await self._hand_over(daemon, turning, successor)
         return None
 
-    def _announce(self, life: Life, status: str) -> None:
-        """To clients of this machine, to whoever started us, to the service manager."""
+    async def _until_up(self, life: Life, *ends: asyncio.Future[Any]) -> None:
+        """Until front ends are there, where there are any, or until one of these."""
+        up = asyncio.create_task(life.listener.up(), name="until front ends are there")
+        await self._until_stopped(life, up, *ends)
+        up.cancel()
+
+    async def _announce(self, life: Life, status: str, *ends: asyncio.Future[Any]) -> None:
+        """To clients of this machine, to whoever started us, to the service manager; unless one of `ends` comes before that."""
+        await self._until_up(life, *ends)
+        if any(end.done() for end in ends):
+            return
         life.data.publish_url(life.url)
         print(f"listening on {life.url}", flush=True)
         self._supervisor.ready(f"{status} on {life.url}")

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hetsched import _core
+from hetsched.daemon.fronts import FrontTotals
 from hetsched.daemon.turns import Taken
 from hetsched.errors import NotFound
 from hetsched.metrics import LATENCY_BUCKETS_S, LONG_BUCKETS_S, OTHER, Metrics, Samples, observe_many
@@ -243,6 +244,25 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
         lambda: [((), daemon.turns.inbox.fast_total)],
     )
     total("hetsched_submissions_refused", "Answered 429", (), lambda: [((), daemon.turns.inbox.refused)])
+    if daemon.fronts is not None:
+        _declare_fronts(daemon.fronts, metrics)
+
+
+def _declare_fronts(fronts: FrontTotals, metrics: Metrics) -> None:
+    """Of all front ends together."""
+    metrics.gauge("hetsched_front_ends", "Front ends that are there", (), lambda: [((), fronts.crew)])
+    metrics.gauge("hetsched_front_connections", "Connections they serve", (), lambda: [((), fronts.connections)])
+    for name, said, value in (
+        ("replaced", "Front ends that died and were replaced", lambda: fronts.replaced),
+        ("requests", "Submissions that they answered", lambda: fronts.answered),
+        ("handed_over", "Connections that they handed over", lambda: fronts.handed_over),
+        ("cpu_seconds", "Processor time that they used", lambda: fronts.cpu_s),
+    ):
+        metrics.total(f"hetsched_front_{name}", said, (), partial(_alone, value))
+
+
+def _alone(value: Callable[[], float]) -> Samples:
+    return [((), value())]
 
 
 def _declare_steering(view: View, metrics: Metrics) -> None:

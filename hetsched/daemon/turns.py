@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import msgspec
 
 from hetsched.daemon.clock import Clock
-from hetsched.daemon.inbox import MOST_IN_BUNDLE, Inbox
+from hetsched.daemon.inbox import MOST_IN_BUNDLE, Asker, Inbox, answer_all, fail_all
 from hetsched.errors import HetschedError, Unavailable
-from hetsched.scheduler.messages import BundleReply, Input, Known, Reply, Turn
+from hetsched.scheduler.messages import Input, Known, Reply, Turn
 
 IN_FLIGHT = 4
 """Appends on their way at once. More would only lengthen the tail: the server fsyncs once per round of its loop anyway."""
@@ -51,16 +51,6 @@ class Journal(Protocol):
     """What the loop needs of the store: appends are durable in the order in which they were called."""
 
     def append(self, facts: bytes) -> Awaitable[Any]: ...
-
-
-class Asker(Protocol):
-    """Who submitted a single task by `ask_single`. Told once for each, in order, then `told` once a turn."""
-
-    def answered(self, reply: BundleReply, index: int) -> None: ...
-
-    def failed(self, error: HetschedError) -> None: ...
-
-    def told(self) -> None: ...
 
 
 class Taken(msgspec.Struct):
@@ -258,10 +248,7 @@ class TurnLoop:
     def _answer(self, reply: Reply) -> None:
         askers = self._askers.pop(reply.ticket, None)
         if askers is not None:
-            for index, asker in enumerate(askers):
-                asker.answered(reply.value, index)
-            for asker in set(askers):
-                asker.told()
+            answer_all(askers, reply.value)
             return
         answer = self._tickets.get(reply.ticket)
         if answer is None or answer.done():  # who asked has gone away; the change stands
@@ -277,10 +264,7 @@ class TurnLoop:
             taken.released.set_exception(self._unknown())
             taken.released.exception()  # seen: nobody may be waiting
         for askers in self._askers.values():
-            for asker in askers:
-                asker.failed(self._unknown())
-            for asker in set(askers):
-                asker.told()
+            fail_all(askers, self._unknown())
         self._askers.clear()
         for answer in self._tickets.values():
             if not answer.done():
