@@ -125,6 +125,13 @@ class TaskRow(NamedTuple):
 def array_keys(prefix: bytes, first: int, count: int) -> bytes:
     """`prefix` followed by each of the numbers from `first` on, parted by newlines."""
 
+def check_columns(heads: bytes, which: bytes, numbers: bytes, attempts: bytes) -> None:
+    """ValueError unless these could be keys in columns, at least one: `heads`, parted by newlines, are what they begin with, `which` an uint16 for
+    each that names its head (b"": there is one), `numbers` an uint32 for each that stands behind it (NONE: nothing does), `attempts` an uint16 for each."""
+
+def part_keys(keys: bytes) -> tuple[bytes, bytes, bytes]:
+    """(heads, which, numbers) of keys that are parted by newlines. ValueError where they have too many heads."""
+
 def fact_at(facts: bytes, offset: int) -> tuple[int, tuple[Any, ...]]:
     """(byte after the last, record as a tuple) of the record at the offset."""
 
@@ -148,8 +155,11 @@ class Run:
     def placed_by_level(self) -> list[int]:
         """How many of each qos level were placed."""
     def templates(self) -> list[int]: ...
-    def starts(self) -> list[tuple[int, tuple[int, ...], bytes, bytes, bytes, bytes]]:
-        """What was placed, by node: (node, templates, which, keys, attempts, devices), the columns of `wire.Starts`."""
+    def columns(self, begin: int = ...) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]:
+        """From the fact `begin` on: (codes, qos levels, attempts (uint16), heads, which (uint16), numbers (uint32), nodes (uint32, NONE but of
+        F_PLACED), devices as in `wire.Starts` of every F_PLACED). Heads, which, numbers: the keys, as `check_columns` says."""
+    def starts(self) -> list[tuple[int, tuple[int, ...], bytes, bytes, bytes, bytes, bytes, bytes]]:
+        """What was placed, by node: (node, templates, likes, heads, which, numbers, attempts, devices), the columns of `wire.Starts`."""
     def waits(
         self, code: int, now_ns: int, bounds_s: tuple[float, ...], first: bool = ...
     ) -> dict[int, tuple[list[int], float]]:
@@ -183,8 +193,9 @@ class Core:
         where others begin)."""
     def learn(self, task: int) -> bool:
         """Take up, as in a Run, how long the last attempt of a task ran that has succeeded; False: its template is not plain."""
-    def take_learned(self) -> list[tuple[int, int, list[int]]]:
-        """(template, model of the first device or -1, run times in ms in order) of all that succeeded in runs since this was last asked."""
+    def take_learned(self) -> list[tuple[int, int, int, int, list[int]]]:
+        """(template, model of the first device or -1, how many, the lower median of their run times in ms, the last 64 of those in order) of all
+        that succeeded in runs since this was last asked."""
     def apply(self, facts: bytes, on_words: Callable[[int, bytes], None]) -> None:
         """Replay. Raises ValueError naming the byte offset where a record is malformed or contradicts the tables."""
 
@@ -292,8 +303,8 @@ class Core:
         """Slot of the task with this key, or NONE."""
     def started(self, task: int, attempt: int) -> None:
         """fact. PLACED → RUNNING (no-op if STOPPING or already RUNNING)."""
-    def live_on(self, node: int, keys: bytes, attempts: bytes) -> bytes:
-        """Slot (uint32) of each task whose live attempt is this one (uint16) on this node, or NONE. `keys` are parted by newlines."""
+    def live_on(self, node: int, heads: bytes, which: bytes, numbers: bytes, attempts: bytes) -> bytes:
+        """Slot (uint32) of each task whose live attempt is this one on this node, or NONE. Columns as of `check_columns`."""
     def started_all(self, tasks: bytes) -> None:
         """fact(s). Those of these (uint32 each; NONE is passed over) that are PLACED → RUNNING."""
     def stop(self, task: int, reason: int, by: int = ...) -> None:
@@ -413,6 +424,9 @@ class Core:
         in the best domain if they must share one; equal members first fit, so for unlike ones it may be some more."""
     def page(self, after_sequence: int, limit: int, states: int, queue: int = ..., qos: int = ...) -> list[int]:
         """Slots with sequence > after_sequence, in sequence order; `states` a bit mask; NONE = any queue or qos."""
+    def concerned(self, states: int, templates: bytes, flags: int) -> list[int]:
+        """Slots, in sequence order, of the tasks in one of the states (a bit mask) that name a template whose byte in `templates` is not 0, or have
+        one of these flags."""
     def by_queue(self, states: int) -> list[int]:
         """Tasks in one of the states (a bit mask) by queue."""
     def ahead(self, task: int) -> int:

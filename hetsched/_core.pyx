@@ -3,7 +3,7 @@
 Read `_core.pyi` for what every door promises and `_core.pxd` for what every field means. The rooms, in the order of a task's way:
 
   layout                                     memory, the arena of small blocks, the fact buffer, the index of ids
-  accept                                     a task comes in
+  columns, accept                            ids by the thousand; a task comes in
   lanes, ageing, order, steering, weighted   who goes first
   island, fit                                where it can go, on which devices, and what holding them means
   fragment, price, published, terms          how good a node is, each in its way
@@ -33,6 +33,8 @@ from libc.math cimport floor
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, qsort, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
 
 cdef extern from *:
     """
@@ -162,6 +164,7 @@ include "_core/tabled.pxi"
 include "_core/cluster.pxi"
 include "_core/shapes.pxi"
 include "_core/terms.pxi"
+include "_core/columns.pxi"
 include "_core/accept.pxi"
 include "_core/tasks.pxi"
 include "_core/run.pxi"

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from hetsched.model import NodeSpec
+from hetsched.model.ids import Ids as Ids
 
-PROTOCOL = 2
+PROTOCOL = 3
 
 _INDEX = re.compile(r"-(0|[1-9][0-9]{0,9})\Z")
 
@@ -107,16 +108,16 @@ class Ended(Message, frozen=True, array_like=True, tag="ended"):
 
 
 class StartedMany(Message, frozen=True, array_like=True, tag="started_many"):
-    """`Started` of each. `tasks`: ids joined by newlines; `attempts`: an uint16 each."""
+    """`Started` of each. `attempts`: an uint16 each."""
 
-    tasks: bytes
+    tasks: Ids
     attempts: bytes
 
 
 class SucceededMany(Message, frozen=True, array_like=True, tag="succeeded_many"):
     """`Ended` of each, which did its work: exit code 0, or a lease that is over. Columns as of StartedMany."""
 
-    tasks: bytes
+    tasks: Ids
     attempts: bytes
 
 
@@ -188,15 +189,15 @@ class Start(Message, frozen=True, array_like=True, tag="start"):
 
 class Starts(Message, frozen=True, array_like=True, tag="starts"):
     """`Start` of many. The i-th is `likes[which[i]]` but for session, task, attempt, devices and its array index. `names`: of the node's
-    devices, by index. `which`, `attempts`: an uint16 each; `tasks`: ids joined by newlines; `devices`: of each a byte that counts them, then
-    index and share_milli (uint16) of each device. Little-endian."""
+    devices, by index. `which`, `attempts`: an uint16 each; `devices`: of each a byte that counts them, then index and share_milli (uint16) of
+    each device. Little-endian."""
 
     session: int
     epoch: int
     names: tuple[str, ...]
     likes: tuple[Start, ...]
     which: bytes
-    tasks: bytes
+    tasks: Ids
     attempts: bytes
     devices: bytes
 
@@ -204,7 +205,7 @@ class Starts(Message, frozen=True, array_like=True, tag="starts"):
         """One by one, in order."""
         at = 0
         which, attempts = memoryview(self.which).cast("H"), memoryview(self.attempts).cast("H")
-        for like, task, attempt in zip(which, self.tasks.decode().split("\n"), attempts, strict=True):
+        for like, task, attempt in zip(which, self.tasks.each(), attempts, strict=True):
             end = at + 1 + 3 * self.devices[at]
             devices = tuple(
                 (self.names[self.devices[one]], int.from_bytes(self.devices[one + 1 : one + 3], "little"))
@@ -240,7 +241,7 @@ class SettledMany(Message, frozen=True, array_like=True, tag="settled_many"):
     """`Settled` of each. Columns as of StartedMany."""
 
     session: int
-    tasks: bytes
+    tasks: Ids
     attempts: bytes
 
     def each(self) -> Iterator[Settled]:
@@ -249,14 +250,14 @@ class SettledMany(Message, frozen=True, array_like=True, tag="settled_many"):
             yield Settled(self.session, task, attempt)
 
 
-def attempts_in(tasks: bytes, attempts: bytes) -> Iterator[tuple[str, int]]:
+def attempts_in(tasks: Ids, attempts: bytes) -> Iterator[tuple[str, int]]:
     """(task, attempt) of two columns. ValueError where they do not belong together."""
-    return zip(tasks.decode().split("\n"), memoryview(attempts).cast("H"), strict=True)
+    return zip(tasks.each(), memoryview(attempts).cast("H"), strict=True)
 
 
-def columns(attempts: Sequence[tuple[str, int]]) -> tuple[bytes, bytes]:
+def columns(attempts: Sequence[tuple[str, int]]) -> tuple[Ids, bytes]:
     """(task, attempt) of each → the two columns."""
-    return "\n".join(task for task, _ in attempts).encode(), array("H", (number for _, number in attempts)).tobytes()
+    return Ids.of([task for task, _ in attempts]), array("H", (number for _, number in attempts)).tobytes()
 
 
 LEAST_TOGETHER = 4

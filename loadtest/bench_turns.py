@@ -46,7 +46,7 @@ class Fleet:
         return [m.AttemptsSucceeded(node=node, tasks=t, attempts=a) for node, (t, a) in _columns(over)]
 
 
-def _columns(by_node: dict[str, list[tuple[str, int]]]) -> Iterable[tuple[str, tuple[bytes, bytes]]]:
+def _columns(by_node: dict[str, list[tuple[str, int]]]) -> Iterable[tuple[str, tuple[wire.Ids, bytes]]]:
     return [(node, wire.columns(attempts)) for node, attempts in by_node.items()]
 
 

@@ -25,7 +25,7 @@ class Request(NamedTuple):
     """`rows`: the board's rows that ride on it."""
 
     body: bytes
-    rows: list[int]
+    rows: slice
 
 
 OnSent = Callable[[Request, int], None]

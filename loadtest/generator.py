@@ -19,11 +19,13 @@ import msgspec
 import numpy as np
 import uvloop
 
+from hetsched._core import array_keys
 from hetsched.model.columns import MEDIA as COLUMNS
 from loadtest.arrivals import PoissonArrivals
 from loadtest.board import Board
 from loadtest.connections import Pool, Request
 from loadtest.mix import Mix, read_mix
+from loadtest.rows import identity, row_of
 
 SINGLE, BULK, ARRAY, PACKED, PROCESS = "single", "bulk", "array", "packed", "process"
 MODES = (SINGLE, BULK, ARRAY, PACKED, PROCESS)
@@ -129,7 +131,7 @@ class Generator:
             self._board.answered[self._placed(request, answer)] = now_ns
             self.rejected += len(answer.rejected)
 
-    def _placed(self, request: Request, answer: Answer) -> list[int]:
+    def _placed(self, request: Request, answer: Answer) -> slice | list[int]:
         """Rows whose placement the answer brought along."""
         if answer.placement is not None:
             return request.rows
@@ -146,20 +148,6 @@ def generate(plan: Plan) -> None:
     (plan.directory / f"{plan.number}.json").write_text(json.dumps(result))
 
 
-def identity(plan: Plan, row: int) -> bytes:
-    """Id of the task in this row; `row_of` is its inverse."""
-    return b"%b.%d.%d" % (plan.run.encode(), plan.number, row)
-
-
-def row_of(task: str, run: str) -> tuple[int, int] | None:
-    """(generator, row) of one of this run's tasks. In an array job `RUN.G.FIRST-I` is row FIRST + I."""
-    if not task.startswith(run):
-        return None
-    _, number, row = task.rsplit(".", 2)
-    first, _, offset = row.partition("-")
-    return int(number), int(first) + int(offset or 0)
-
-
 def _head(plan: Plan) -> bytes:
     media = COLUMNS if plan.mode == PACKED else "application/json"
     return (
@@ -174,7 +162,7 @@ def _head(plan: Plan) -> bytes:
 def _single(mix: Mix, plan: Plan, board: Board) -> Callable[[int, int], Iterator[Request]]:
     def requests(first: int, end: int) -> Iterator[Request]:
         for row, kind in zip(range(first, end), board.kind[first:end].tolist(), strict=True):
-            yield Request(mix.task(kind, identity(plan, row)), [row])
+            yield Request(mix.task(kind, _identity(plan, row)), slice(row, row + 1))
 
     return requests
 
@@ -182,9 +170,10 @@ def _single(mix: Mix, plan: Plan, board: Board) -> Callable[[int, int], Iterator
 def _bulk(mix: Mix, plan: Plan, board: Board) -> Callable[[int, int], Iterator[Request]]:
     def requests(first: int, end: int) -> Iterator[Request]:
         for low in range(first, end, plan.batch):
-            rows = list(range(low, min(low + plan.batch, end)))
-            kinds = board.kind[low : low + len(rows)].tolist()
-            yield Request(mix.bulk([(kind, identity(plan, row)) for kind, row in zip(kinds, rows, strict=True)]), rows)
+            high = min(low + plan.batch, end)
+            kinds = board.kind[low:high].tolist()
+            tasks = [(kind, _identity(plan, row)) for kind, row in zip(kinds, range(low, high), strict=True)]
+            yield Request(mix.bulk(tasks), slice(low, high))
 
     return requests
 
@@ -197,7 +186,7 @@ def _array(mix: Mix, plan: Plan, board: Board) -> Callable[[int, int], Iterator[
             high = min(low + plan.batch, end)
             kind = int(board.kind[low])
             board.kind[low:high] = kind
-            yield Request(mix.array(kind, identity(plan, low), high - low), list(range(low, high)))
+            yield Request(mix.array(kind, _identity(plan, low), high - low), slice(low, high))
 
     return requests
 
@@ -205,11 +194,15 @@ def _array(mix: Mix, plan: Plan, board: Board) -> Callable[[int, int], Iterator[
 def _packed(mix: Mix, plan: Plan, board: Board) -> Callable[[int, int], Iterator[Request]]:
     def requests(first: int, end: int) -> Iterator[Request]:
         for low in range(first, end, plan.batch):
-            rows = list(range(low, min(low + plan.batch, end)))
-            kinds = board.kind[low : low + len(rows)]
-            yield Request(mix.columns(kinds, [identity(plan, row) for row in rows]), rows)
+            high = min(low + plan.batch, end)
+            ids = array_keys(f"{plan.run}.{plan.number}.".encode(), low, high - low)
+            yield Request(mix.columns(board.kind[low:high], ids), slice(low, high))
 
     return requests
+
+
+def _identity(plan: Plan, row: int) -> bytes:
+    return identity(plan.run, plan.number, row)
 
 
 _REQUESTS = {SINGLE: _single, BULK: _bulk, ARRAY: _array, PACKED: _packed, PROCESS: _array}

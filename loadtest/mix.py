@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,14 +93,15 @@ class Mix:
         """JSON of an array job: ids `identity-0` … `identity-(count-1)`."""
         return b'{"template":%b,"count":%d}' % (self.task(kind, identity), count)
 
-    def columns(self, kinds: NDArray[np.uint8], identities: Sequence[bytes]) -> bytes:
-        """A body of columns (docs/http.md, "Very many"): the classes that occur as templates, and which of them each id is."""
+    def columns(self, kinds: NDArray[np.uint8], identities: bytes) -> bytes:
+        """A body of columns (docs/http.md, "Very many"): the classes that occur as templates, and which of them each id is. `identities`:
+        joined by newlines."""
         used, which = np.unique(kinds, return_inverse=True)
         return msgspec.msgpack.encode(
             {
                 "templates": [self._templates[kind] for kind in used],
                 "which": which.astype("<u2").tobytes(),
-                "ids": b"\n".join(identities),
+                "ids": identities,
             }
         )
 

@@ -91,6 +91,25 @@ cdef class Questions(RankedDoors):
         finally:
             drop_slots(&best)
 
+    def concerned(self, int states, bytes templates, int flags):
+        """A pass over the table: about two nanoseconds a task."""
+        cdef Tables* t = &self.t
+        cdef const uint8_t* chosen = templates
+        cdef uint32_t known = <uint32_t> len(templates), at
+        cdef TaskRecord* task
+        cdef Slots found
+        memset(&found, 0, sizeof(Slots))
+        try:
+            with nogil:
+                for at in range(t.tasks_used):
+                    task = &t.tasks[at]
+                    if (task.state != FREE_ and (states >> task.state) & 1
+                            and (task.flags & flags or (task.template_ < known and chosen[task.template_]))):
+                        push(&found, at)
+            return sorted([found.at[at] for at in range(found.size)], key=lambda slot: self.t.tasks[<uint32_t> slot].sequence)
+        finally:
+            drop_slots(&found)
+
     def by_queue(self, int states):
         """A pass over the table: about a nanosecond a task."""
         cdef Tables* t = &self.t

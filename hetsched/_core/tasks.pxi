@@ -1,5 +1,25 @@
 # Doors about tasks: accept, what agents and operators say of them, decide; and the stream of facts, out and in.
 
+cdef void find_live(Tables* t, uint32_t node, Columns* columns, const uint8_t* attempts, uint32_t* slots) noexcept nogil:
+    """Slot of each task whose live attempt is this one on this node, else NONE. Hashed first, so that the index is on its way when it is read."""
+    cdef uint8_t key[LONGEST_KEY + 11]
+    cdef uint32_t at, task, length
+    if t.index_size == 0:
+        memset(slots, 0xFF, columns.count * sizeof(uint32_t))
+        return
+    for at in range(columns.count):
+        length = column_key(columns, at, key)
+        slots[at] = hash_bytes(key, length)
+        prefetch(&t.index[home_of(<uint64_t> slots[at] << 32, t.index_size)])
+    for at in range(columns.count):
+        length = column_key(columns, at, key)
+        task = index_find(t, key, length, slots[at])
+        if task != NONE_ and not (is_live(&t.tasks[task]) and t.tasks[task].attempt == get16(attempts + 2 * at)
+                                  and t.allocations[t.tasks[task].place].node == node):
+            task = NONE_
+        slots[at] = task
+
+
 cdef class TaskDoors(TermDoors):
 
     # ------------------------------------------------------------------ facts
@@ -209,28 +229,19 @@ cdef class TaskDoors(TermDoors):
             do_started(&self.t, task)
         self._checked()
 
-    def live_on(self, uint32_t node, bytes keys, bytes attempts):
+    def live_on(self, uint32_t node, bytes heads, bytes which, bytes numbers, bytes attempts):
         cdef Tables* t = &self.t
-        cdef uint32_t count = <uint32_t> (len(attempts) // 2), at, task
-        cdef bytearray slots = bytearray(4 * count)
+        cdef Columns columns
+        cdef bytearray slots = bytearray(2 * len(attempts))
         cdef uint32_t* out = <uint32_t*> <uint8_t*> slots
-        cdef const uint8_t* data = keys
-        cdef const uint8_t* end = data + len(keys)
-        cdef const uint8_t* stop
         cdef const uint8_t* number = attempts
         self._node(node)
-        if keys.count(NEWLINE) + 1 != count or len(attempts) % 2:
-            raise ValueError(f"{keys.count(NEWLINE) + 1} keys with {len(attempts)} bytes of attempts")
-        for at in range(count):
-            stop = <const uint8_t*> memchr(data, 10, end - data)
-            if stop == NULL:
-                stop = end
-            task = index_find(t, data, <uint32_t> (stop - data), hash_bytes(data, <uint32_t> (stop - data)))
-            if task != NONE_ and not (is_live(&t.tasks[task]) and t.tasks[task].attempt == get16(number + 2 * at)
-                                      and t.allocations[t.tasks[task].place].node == node):
-                task = NONE_
-            out[at] = task
-            data = stop + 1
+        try:
+            read_columns(heads, which, numbers, attempts, &columns)
+            with nogil:
+                find_live(t, node, &columns, number, out)
+        finally:
+            free(columns.heads)
         return bytes(slots)
 
     def started_all(self, bytes tasks):
@@ -347,16 +358,21 @@ cdef class TaskDoors(TermDoors):
 
     def forget_all(self, bytes tasks):
         cdef const uint32_t* slot = <const uint32_t*> <const uint8_t*> tasks
-        cdef uint32_t count = <uint32_t> (len(tasks) // 4), at
+        cdef uint32_t count = <uint32_t> (len(tasks) // 4), at, last = NONE_, alike = 0
         cdef dict templates = {}
         for at in range(count):
             self._task(slot[at])
             self._refused(slot[at], refuse_forgotten(&self.t, slot[at]))
             if self.t.tasks[slot[at]].gang != NONE_:
                 break
-            template = self.t.tasks[slot[at]].template_
-            templates[template] = templates.get(template, 0) + 1
+            if self.t.tasks[slot[at]].template_ != last:
+                if alike:
+                    templates[last] = templates.get(last, 0) + alike
+                last, alike = self.t.tasks[slot[at]].template_, 0
+            alike += 1
             do_forgotten(&self.t, slot[at])
+        if alike:
+            templates[last] = templates.get(last, 0) + alike
         self._checked()
         return templates
 

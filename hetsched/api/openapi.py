@@ -51,10 +51,9 @@ def public_path(path: str) -> str:
 
 
 def _shapes(said: Any) -> tuple[Any, ...]:
-    """The Structs that a route reads or answers: none, one, or one of several."""
-    if said is None or isinstance(said, str):
-        return ()
-    return said if isinstance(said, tuple) else (said,)
+    """The Structs that a route reads or answers, media left out: none, one, or one of several."""
+    found = said if isinstance(said, tuple) else (said,)
+    return tuple(shape for shape in found if shape is not None and not isinstance(shape, str))
 
 
 def _schema(said: Any, known: dict[Any, Any]) -> dict[str, Any]:
@@ -94,7 +93,10 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 def _answer(status: int, shape: Any, known: dict[Any, Any]) -> dict[str, Any]:
     said = {200: "done", 202: "in the journal", 101: "a WebSocket"}[status]
     if isinstance(shape, str):
-        return {"description": said, "content": {shape: {"schema": {"type": "string"}}}}
+        shape = (shape,)
+    if isinstance(shape, tuple) and isinstance(shape[0], str):
+        content = {media: {"schema": {"type": "string"} if media.startswith("text/") else BINARY} for media in shape}
+        return {"description": said, "content": content}
     if shape is None:
         return {"description": said} if status == 101 else {"description": said, "content": {"application/json": {}}}
     media = "application/problem+json" if status >= 400 else "application/json"

@@ -17,7 +17,7 @@ from hetsched.api.call import Call
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """`scope` None: open to everybody. `media`: what the body may be. `answers`: status → Struct, text, or None for free JSON.
+    """`scope` None: open to everybody. `media`: what the body may be. `answers`: status → Struct, media (one or more), or None for free JSON.
     A tuple of Structs is one of them."""
 
     method: str
@@ -158,7 +158,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Let a standby lead",
         reads=schemas.HandoverBody,
     ),
-    _read("/v1/events", watch.events, "Server-sent events", "since", "follow", answers="text/event-stream"),
+    _read("/v1/events", watch.events, "Events, as they come or in runs", "since", "follow", answers=watch.MEDIA),
     Route(
         method="GET",
         path="/v1/agents/connect",

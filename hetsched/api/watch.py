@@ -8,49 +8,96 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 from aiohttp import web
 
 from hetsched.api.call import Call, bad_parameter
 from hetsched.api.protocol import Door
+from hetsched.daemon.events import EventRing, len_of
 from hetsched.errors import Gone, HetschedError, NotFound, TooBusy
+from hetsched.model import runs
 from hetsched.scheduler.messages import Event
 
-AT_ONCE = 500
+AT_ONCE, RUNS_AT_ONCE = 500, 20_000
 KEEP_ALIVE_S = 15.0
 BIG = 2**62
 
 
 async def events(call: Call) -> web.StreamResponse:
-    """Server-sent events after `since` (or `Last-Event-ID`); without either, from now on. `follow=false` ends with what is there."""
+    """Events after `since` (or `Last-Event-ID`); without either, from now on. `follow=false` ends with what is there. Server-sent events, or
+    runs where the client asks for those."""
     daemon = call.daemon
     ring = daemon.events
+    form: Form = RUNS if runs.MEDIA in call.request.headers.get("Accept", "") else SENT
     follow = call.flag("follow", True)
     seq = _since(call)
     if seq is None:
         seq = ring.last_seq
-    backlog = ring.after(seq, AT_ONCE)
+    said, seq = form.after(ring, seq)
     with _watcher(call):
-        stream = await _begin(call, "text/event-stream; charset=utf-8")
-        await stream.write(b": hetsched events\nretry: 1000\n\n")
+        stream = await _begin(call, form.media)
+        await stream.write(form.opening)
         while call.desk.serves(daemon):
-            if backlog:
-                await stream.write(b"".join(map(_frame, backlog)))
-                seq = backlog[-1].seq
+            if said:
+                await stream.write(said)
             elif not follow:
                 break
             elif not await ring.grown(seq, KEEP_ALIVE_S):
-                await stream.write(b": keep-alive\n\n")
+                await stream.write(form.keep_alive)
             try:
-                backlog = ring.after(seq, AT_ONCE)
+                said, seq = form.after(ring, seq)
             except Gone as gone:
-                await stream.write(b"event: gone\ndata: " + msgspec.json.encode(gone.body()) + b"\n\n")
+                await stream.write(form.gone(gone))
                 break
         await stream.write_eof()
     return stream
+
+
+class Form(NamedTuple):
+    """How events go over the line. `after(ring, seq)`: those that follow and the number of the last, or nothing and `seq`."""
+
+    media: str
+    opening: bytes
+    keep_alive: bytes
+    after: Callable[[EventRing, int], tuple[bytes, int]]
+    gone: Callable[[Gone], bytes]
+
+
+def _sent_after(ring: EventRing, seq: int) -> tuple[bytes, int]:
+    found = ring.after(seq, AT_ONCE)
+    return b"".join(map(_frame, found)), found[-1].seq if found else seq
+
+
+def _runs_after(ring: EventRing, seq: int) -> tuple[bytes, int]:
+    found = ring.parts_after(seq, RUNS_AT_ONCE)
+    if not found:
+        return b"", seq
+    _, last = found[-1]
+    return b"".join([part.frame(number) for number, part in found]), last.seq + len_of(last) - 1
+
+
+def _frame(event: Event) -> bytes:
+    return b"id: %d\ndata: %s\n\n" % (event.seq, msgspec.json.encode(event.line()))
+
+
+MEDIA = ("text/event-stream", runs.MEDIA)
+SENT = Form(
+    f"{MEDIA[0]}; charset=utf-8",
+    b": hetsched events\nretry: 1000\n\n",
+    b": keep-alive\n\n",
+    _sent_after,
+    lambda gone: b"event: gone\ndata: " + msgspec.json.encode(gone.body()) + b"\n\n",
+)
+RUNS = Form(
+    runs.MEDIA,
+    runs.KEEP_ALIVE,
+    runs.KEEP_ALIVE,
+    _runs_after,
+    lambda gone: runs.frame(runs.Single(0, {"event": "gone", "problem": gone.body()})),
+)
 
 
 def _since(call: Call) -> int | None:
@@ -62,10 +109,6 @@ def _since(call: Call) -> int | None:
             raise bad_parameter("Last-Event-ID", f"has to be a number, is {text[:40]!r}")
         return int(text)
     return call.number("since", 0, 0, BIG) if "since" in call.query else None
-
-
-def _frame(event: Event) -> bytes:
-    return b"id: %d\ndata: %s\n\n" % (event.seq, msgspec.json.encode(event.line()))
 
 
 # ---------------------------------------------------------------------- logs

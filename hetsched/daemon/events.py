@@ -7,6 +7,7 @@ its own place (it reads from the ring, the ring waits for nobody). The journal i
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterable
 
 from hetsched.errors import Gone
@@ -20,7 +21,9 @@ class EventRing:
         self.kept = kept
         self.last_seq = last_seq
         self.first_seq = last_seq + 1
-        self._slots: list[Event | EventRun | None] = [None] * kept
+        self._parts: list[Event | EventRun] = []
+        self._begins: list[int] = []  # of each part, the number of its first event
+        self._gone = 0  # so many of the parts, from the left, tell of nothing that is kept
         self._changed = asyncio.Event()
         self._watches: dict[str, set[TaskWatch]] = {}
 
@@ -29,28 +32,31 @@ class EventRing:
         for event in events:
             if event.seq != self.last_seq + 1:
                 self.first_seq = event.seq  # a gap: what is before it cannot be promised to be whole
-            if not isinstance(event, Event):
-                self._append_run(event)
+            self._parts.append(event)
+            self._begins.append(event.seq)
+            if isinstance(event, Event):
+                self.last_seq = event.seq
+                if event.task is not None:
+                    self._touch(event.task)
                 continue
-            self.last_seq = event.seq
-            self._slots[event.seq % self.kept] = event
-            if event.task is not None:
-                self._touch(event.task)
+            self.last_seq = event.seq + len(event) - 1
+            if self._watches:
+                for task in event.tasks():
+                    self._touch(task)
         self.first_seq = max(self.first_seq, self.last_seq - self.kept + 1)
+        self._drop()
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _append_run(self, run: EventRun) -> None:
-        """A place holds the whole run; `after` makes the event."""
-        self.last_seq = run.seq + len(run) - 1
-        count = min(len(run), self.kept)
-        begin = (self.last_seq - count + 1) % self.kept
-        before_end = min(count, self.kept - begin)
-        self._slots[begin : begin + before_end] = [run] * before_end
-        self._slots[: count - before_end] = [run] * (count - before_end)
-        if self._watches:
-            for task in run.tasks():
-                self._touch(task)
+    def _drop(self) -> None:
+        """Parts go when the next one begins where what is kept does; the lists are cut when half of them is gone."""
+        begins, gone = self._begins, self._gone
+        while gone + 1 < len(begins) and begins[gone + 1] <= self.first_seq:
+            gone += 1
+        self._gone = gone
+        if 2 * gone > len(begins):
+            del self._parts[:gone], begins[:gone]
+            self._gone = 0
 
     def _touch(self, task: str) -> None:
         for watch in self._watches.get(task, ()):
@@ -58,15 +64,33 @@ class EventRing:
 
     def after(self, seq: int, limit: int) -> list[Event]:
         """Up to `limit` events following `seq`; Gone if some of them are no longer kept, or if `seq` is of another journal's future."""
+        events: list[Event] = []
+        for number, part in self.parts_after(seq, limit):
+            if isinstance(part, Event):
+                events.append(part)
+            else:
+                end = min(part.seq + len(part), number + limit - len(events))
+                events += [part.event(at) for at in range(number, end)]
+        return events
+
+    def parts_after(self, seq: int, limit: int) -> list[tuple[int, Event | EventRun]]:
+        """What tells of the events following `seq`, runs unopened, until there are `limit` events: of each part the first event that is meant.
+        Gone as for `after`."""
         if seq + 1 < self.first_seq:
             raise Gone(f"events are kept from {self.first_seq} on; read the tasks, then follow from {self.last_seq}")
         if seq > self.last_seq:
             raise Gone(
                 f"there is no event {seq} yet, the last is {self.last_seq}: it must be of another journal; read the tasks anew"
             )
-        last = min(self.last_seq, seq + limit)
-        found = ((number, self._slots[number % self.kept]) for number in range(seq + 1, last + 1))
-        return [one if isinstance(one, Event) else one.event(number) for number, one in found if one is not None]
+        found: list[tuple[int, Event | EventRun]] = []
+        number, end = seq + 1, min(self.last_seq, seq + limit) + 1
+        at = bisect_right(self._begins, number) - 1
+        while number < end:
+            part = self._parts[at]
+            found.append((number, part))
+            number = part.seq + len_of(part)
+            at += 1
+        return found
 
     async def grown(self, seq: int, timeout_s: float) -> bool:
         """Until there is an event after `seq`; False when the time is over first."""
@@ -89,6 +113,11 @@ class EventRing:
     def watch(self, tasks: Iterable[str]) -> TaskWatch:
         """Be woken by events of these tasks."""
         return TaskWatch(self, frozenset(tasks))
+
+
+def len_of(part: Event | EventRun) -> int:
+    """How many events it tells of."""
+    return 1 if isinstance(part, Event) else len(part)
 
 
 class TaskWatch:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from hetsched import wire
+from hetsched._core import check_columns
 from hetsched.errors import Problem
 from hetsched.model import HEALTH, DeviceSpec, NodeSpec, parse_node
 from hetsched.quantity import LARGEST
@@ -64,11 +65,14 @@ def check_readings(readings: tuple[wire.DeviceReading, ...]) -> None:
             )
 
 
-def check_attempts(tasks: bytes, attempts: bytes) -> None:
+def check_attempts(tasks: wire.Ids, attempts: bytes) -> None:
     """The same for columns. What names no task of ours counts for nothing anyway."""
-    count = 1 + tasks.count(b"\n")
-    if len(attempts) != 2 * count:
-        raise ProtocolFault(f"{count} tasks with {len(attempts)} bytes of attempts, where each has 2")
+    try:
+        check_columns(tasks.heads, tasks.which, tasks.numbers, attempts)
+    except ValueError as error:
+        raise ProtocolFault(str(error)) from None
+    if not tasks.heads.isascii():
+        raise ProtocolFault("ids have characters that no id has")
 
 
 def check_use(use: wire.AttemptUse) -> None:

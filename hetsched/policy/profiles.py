@@ -72,18 +72,31 @@ class Profile(msgspec.Struct, array_like=True):
         """Whether the median has been nearer to the truth than the submitters were."""
         return self.judged >= FEWEST_JUDGED and (self.estimates == 0 or self.error_milli < self.estimate_error_milli)
 
-    def learn(self, runs_ms: Sequence[int], estimate_ms: int | None) -> None:
+    def learn(self, shown: Together, estimate_ms: int | None) -> None:
         """Judge what would have been said, then learn. Runs that ended together are judged together, by their median."""
         if self.is_known:
-            actual_ms = sorted(runs_ms)[(len(runs_ms) - 1) // 2]
             self.judged += 1
-            self.error_milli = _moved(self.error_milli, self.quantile_ms(500), actual_ms)
+            self.error_milli = _moved(self.error_milli, self.quantile_ms(500), shown.median_ms)
             if estimate_ms is not None:
                 self.estimates += 1
-                self.estimate_error_milli = _moved(self.estimate_error_milli, estimate_ms, actual_ms)
-        self.runs += len(runs_ms)
-        self.times_ms += runs_ms[-RUNS_KEPT:]
+                self.estimate_error_milli = _moved(self.estimate_error_milli, estimate_ms, shown.median_ms)
+        self.runs += shown.count
+        self.times_ms += shown.last_ms
         del self.times_ms[:-RUNS_KEPT]
+
+
+class Together(msgspec.Struct, frozen=True):
+    """Run times of attempts alike that succeeded in one turn: how many, the lower median, the last RUNS_KEPT in order. At least 1 ms each."""
+
+    count: int
+    median_ms: int
+    last_ms: list[int]
+
+    @classmethod
+    def of(cls, runs_ms: Sequence[int]) -> Together:
+        """Of these, at least one."""
+        times_ms = [max(1, run_ms) for run_ms in runs_ms]
+        return cls(len(times_ms), sorted(times_ms)[(len(times_ms) - 1) // 2], times_ms[-RUNS_KEPT:])
 
 
 class Prediction(msgspec.Struct, frozen=True):
@@ -106,17 +119,14 @@ class Profiles:
         self._by_class: dict[Class, dict[str, Profile]] = {}
         self._pooled: dict[Class, tuple[float, float]] = {}
 
-    def learn(self, task: Task, model: str, runs_ms: Sequence[int]) -> int:
+    def learn(self, task: Task, model: str, shown: Together) -> int:
         """Attempts of such a task succeeded on devices of this model ("" = on cores) after so long, in one turn. Returns runs learned of the
         like."""
         of_type, size = class_of(task)
         key = (of_type, model, size)
         profile = self.by_key.get(key) or Profile(*key, times_ms=[])
         self._drop(key)
-        profile.learn(
-            [max(1, run_ms) for run_ms in runs_ms],
-            None if task.estimate is None else max(1, round(task.estimate * 1000)),
-        )
+        profile.learn(shown, None if task.estimate is None else max(1, round(task.estimate * 1000)))
         self.put(profile)
         return profile.runs
 

@@ -7,10 +7,8 @@ and calls nothing else: it decides nothing. So whatever is not a consequence of 
 
 from __future__ import annotations
 
-from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -21,11 +19,12 @@ from hetsched.config import Config
 from hetsched.model import Qos, Task
 from hetsched.policy.feedback import NEUTRAL, Controller
 from hetsched.policy.presets import is_blended
-from hetsched.policy.profiles import Profiles
+from hetsched.policy.profiles import Profiles, Together
 from hetsched.policy.rates import NO_DEVICE
 from hetsched.scheduler import words
 from hetsched.scheduler.attempts import Attempt, Attempts, Claimed
 from hetsched.scheduler.cluster import Cluster, same_hardware
+from hetsched.scheduler.ended import Ended
 from hetsched.scheduler.gangs import Gangs
 from hetsched.scheduler.graphs.state import Graphs
 from hetsched.scheduler.intern import Interned
@@ -72,7 +71,7 @@ class Books:
         self.backoff_until_ns: dict[int, int] = {}
         self.keys: OrderedDict[str, words.KeyRemembered] = OrderedDict()
         self.audit: deque[words.Audited] = deque(maxlen=config.limits.audit_kept)
-        self.ended: deque[int] = deque()
+        self.ended = Ended()
         self.event_seq = 1
         self.id_seq = 1
         self.now_ns = 0
@@ -169,7 +168,7 @@ class Books:
     def _is_plain(self, task: Task) -> bool:
         """Nothing follows from what happens to such a task but what a Run of the core tells: no timer, no gang, nothing that looks at one
         end alone."""
-        expires = task.on_deadline == "expire" and task.deadline_ns is not None
+        expires = task.on_deadline == "expire"  # a template does not say whether its tasks have a deadline
         return not (self.feedback is not None or expires or task.gang or task.time_limit or task.checkpoint is not None)
 
     def tell_plain(self) -> None:
@@ -244,7 +243,7 @@ class Books:
 
     def record_run(self, run: Run) -> None:
         """The same for facts of plain tasks, many at a time."""
-        self.ended.extend(memoryview(run.ended()).cast("I"))
+        self.ended.extend(run.ended())
 
     def _record_placed(self, task: int) -> None:
         if self.feedback is not None and (predicted_ms := self._predicted_ms(task, self.attempts.live[task])):
@@ -266,17 +265,18 @@ class Books:
             use = self.uses.by_task.get(task)
             self.feedback.observe(attempt.predicted_ms, run_ms, -1 if use is None else use.mean_milli(self.now_ns))
         if not self.core.learn(task):
-            self._learned(body, self.model_of(attempt), [run_ms])
+            self._learned(body, self.model_of(attempt), Together.of([run_ms]))
 
     def learn_turn(self) -> None:
         """What plain tasks have shown in this turn, by template and model. Before anything is forgotten; live and at replay alike."""
-        for slot, model, runs_ms in self.core.take_learned():
+        for slot, model, count, median_ms, last_ms in self.core.take_learned():
             if self.learns:
-                self._learned(self.templates.task(slot), "" if model < 0 else self.models.words[model], runs_ms)
+                word = "" if model < 0 else self.models.words[model]
+                self._learned(self.templates.task(slot), word, Together(count, median_ms, last_ms))
 
-    def _learned(self, body: Task, model: str, runs_ms: list[int]) -> None:
-        runs = self.profiles.learn(body, model, runs_ms)
-        before = runs - len(runs_ms)
+    def _learned(self, body: Task, model: str, shown: Together) -> None:
+        runs = self.profiles.learn(body, model, shown)
+        before = runs - shown.count
         if before < TOLD_RUNS or runs // TOLD_EVERY > before // TOLD_EVERY:
             for slot in self.templates.alike(body):
                 self._tell_expected(slot)
@@ -342,26 +342,23 @@ class Books:
     def forget_oldest(self, count: int) -> None:
         """So many of those that ended, oldest end first."""
         while count > 0:
-            slots = array("I", islice(self.ended, count)).tobytes()
+            slots = self.ended.first(count)
             templates = self.core.forget_all(slots)
             done = sum(templates.values())
             self.forgotten(slots[: 4 * done], templates)
             count -= done
             if count > 0:  # the next one is in a gang
-                self.forget(self.ended[0])
+                self.forget(self.ended.oldest())
                 count -= 1
 
     def forgotten(self, slots: bytes, templates: dict[int, int]) -> None:
         """The core has forgotten these (uint32 each), so many of each template."""
-        tasks = memoryview(slots).cast("I")
         if self.attempts.past or self.attempts.claims:
-            for task in tasks:
+            for task in memoryview(slots).cast("I"):
                 self.attempts.forget(task)
         for template, count in templates.items():
             self.templates.drop(template, count)
-        for task in tasks:
-            if self.ended and self.ended[0] == task:
-                self.ended.popleft()
+        self.ended.forget(slots)
 
     def about_to_forget(self, task: int) -> None:
         """Drop all that the books keep of a task that the core is about to forget."""
@@ -369,8 +366,7 @@ class Books:
         self.attempts.forget(task)
         self.templates.drop(row.template)
         gang = self.gangs.of(row.gang)
-        if self.ended and self.ended[0] == task:
-            self.ended.popleft()
+        self.ended.forget(task.to_bytes(4, "little"))
         if gang is not None:
             self.gangs.forget(gang, task)
 

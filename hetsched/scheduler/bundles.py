@@ -80,7 +80,7 @@ class Bundles:
             return
         head = self._head(asked.known, asked.count, {})
         slots: bytes = self.books.say(words.Bundled(self.world.now_ns, (head,), b"", array=(f"{base}-", asked.count)))
-        self.world.emit_queued(ids, asked.count)
+        self.world.emit_queued(b"", asked.count, f"{base}-".encode())
         self.world.audit(asked, "submit", _subject([f"{base}-0".encode()], asked.count))
         self._owed.append((asked, slots))
 

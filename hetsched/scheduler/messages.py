@@ -7,6 +7,7 @@ kinds of outputs leave only after the turn's facts are durable. To add an input:
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
@@ -15,8 +16,9 @@ import msgspec
 from hetsched import _core, wire
 from hetsched._core import Run
 from hetsched.errors import HetschedError
-from hetsched.model import NodeSpec, QueueSpec, Submission, Task
+from hetsched.model import NodeSpec, QueueSpec, Submission, Task, runs
 from hetsched.model.graph import Graph
+from hetsched.model.ids import Ids
 from hetsched.policy.profiles import Profile
 from hetsched.scheduler.cluster import Faces
 from hetsched.scheduler.rendering import placement_json
@@ -186,10 +188,10 @@ class AttemptEnded(Input, frozen=True, kw_only=True):
 
 
 class AttemptsStarted(Input, frozen=True, kw_only=True):
-    """AttemptStarted of each. `tasks`: ids joined by newlines; `attempts`: an uint16 each, as many."""
+    """AttemptStarted of each. `attempts`: an uint16 each, as many."""
 
     node: str
-    tasks: bytes
+    tasks: Ids
     attempts: bytes
 
 
@@ -197,7 +199,7 @@ class AttemptsSucceeded(Input, frozen=True, kw_only=True):
     """AttemptEnded of each, successfully and without a word. Columns likewise."""
 
     node: str
-    tasks: bytes
+    tasks: Ids
     attempts: bytes
 
 
@@ -300,15 +302,20 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         out.update(self.data)
         return out
 
+    def frame(self, seq: int) -> bytes:
+        """For the stream of runs."""
+        return runs.frame(runs.Single(seq, self.line()))
+
 
 class QueuedRun(msgspec.Struct):
     """`queued` of `count` tasks that came together: events `seq` and following, made when somebody looks at them. `ids`: joined by newlines;
-    parted at the first look."""
+    parted at the first look. Of an array only the `base` is kept: its ids are `base` and a number, from 0 on."""
 
     seq: int
     t_ns: int
     ids: bytes | list[bytes]
     count: int
+    base: bytes | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -321,7 +328,21 @@ class QueuedRun(msgspec.Struct):
         """Whom they are about."""
         return (ident.decode() for ident in self._parted())
 
+    def frame(self, seq: int) -> bytes:
+        """From this event on, for the stream of runs."""
+        first = seq - self.seq
+        if self.base is not None:
+            ids = Ids(self.base, b"", array("I", range(first, self.count)).tobytes())
+        elif isinstance(self.ids, bytes) and not first:
+            ids = Ids(*_core.part_keys(self.ids))
+        else:
+            ids = Ids(*_core.part_keys(b"\n".join(self._parted()[first:])))
+        return runs.frame(runs.Queued(seq, self.t_ns, ids))
+
     def _parted(self) -> list[bytes]:
+        if self.base is not None:
+            self.ids = _core.array_keys(self.base, 0, self.count)
+            self.base = None
         if isinstance(self.ids, bytes):
             self.ids = self.ids.split(b"\n")
         return self.ids
@@ -354,9 +375,21 @@ class FactRun(msgspec.Struct, frozen=True):
         """Whom they are about."""
         return (key.decode() for key in self.run.keys())
 
+    def frame(self, seq: int) -> bytes:
+        """From this event on, for the stream of runs."""
+        codes, levels, attempts, *ids, nodes, devices = self.run.columns(seq - self.seq)
+        machines = {slot: self.faces[slot] for slot in set(memoryview(nodes).cast("I")) if slot != _core.NONE}
+        what = codes.translate(_WHAT)
+        tasks = Ids(*ids)
+        return runs.frame(
+            runs.Moves(seq, self.t_ns, _NAMES, what, tasks, attempts, self.lanes, levels, nodes, machines, devices)
+        )
+
 
 EventRun = QueuedRun | FactRun
 EVENT_OF_FACT = {_core.F_PLACED: "placed", _core.F_STARTED: "running", _core.F_ENDED: "succeeded"}
+_NAMES = tuple(EVENT_OF_FACT.values())
+_WHAT = bytes.maketrans(bytes(EVENT_OF_FACT), bytes(range(len(_NAMES))))
 
 
 class Events(Sequence[Event]):

@@ -164,7 +164,12 @@ class Nodes:
     def on_attempts_started(self, asked: AttemptsStarted) -> None:
         node = self.cluster.by_name.get(asked.node)
         if node is not None:
-            self.world.core.started_all(self.world.core.live_on(node.slot, asked.tasks, asked.attempts))
+            self.world.core.started_all(self._live(node, asked))
+
+    def _live(self, node: Node, asked: AttemptsStarted | AttemptsSucceeded) -> bytes:
+        """Slots (uint32) of those that are live attempts there, NONE for the others."""
+        tasks = asked.tasks
+        return self.world.core.live_on(node.slot, tasks.heads, tasks.which, tasks.numbers, asked.attempts)
 
     def on_attempts_succeeded(self, asked: AttemptsSucceeded) -> None:
         """At once, but for those that were told to stop meanwhile. An end that is said twice counts once."""
@@ -172,7 +177,7 @@ class Nodes:
         if node is None:
             return
         core = self.world.core
-        others = core.succeeded(core.live_on(node.slot, asked.tasks, asked.attempts))
+        others = core.succeeded(self._live(node, asked))
         for task in memoryview(others).cast("I"):
             if core.task(task).state == _core.STOPPING:
                 outcomes.stopped(self.world, task, True, "", None)

@@ -63,6 +63,10 @@ ORDERS = {"drf": _core.ORDER_DRF, "weighted": _core.ORDER_WEIGHTED, "fifo": _cor
 MOVES = {"off": _core.MOVE_NEVER, "lower": _core.MOVE_LOWER, "equal": _core.MOVE_EQUAL}
 
 
+HEARD = (messages.AttemptsStarted, messages.AttemptsSucceeded)
+"""What follows from these may follow after the next of them: they come from every node at once, and are many runs or one."""
+
+
 class Derived(msgspec.Struct, frozen=True):
     """What was worked out from the state at some moment and counts until the next: prices of free capacity, scarcities of device models."""
 
@@ -147,9 +151,15 @@ class Scheduler:
     def step(self, inputs: Sequence[Input], now_ns: int) -> Turn:
         """Hear the inputs in order, do what is due at `now_ns` (never earlier than the last turn's), decide, answer."""
         self._begin(now_ns)
+        heard = False
         for asked in inputs:
+            if heard and type(asked) not in HEARD:
+                self._drain()
             self._handlers[type(asked)](asked)
-            self._drain()
+            heard = type(asked) in HEARD
+            if not heard:
+                self._drain()
+        self._drain()
         self._due.fire()
         self._drain()
         self._measuring.steer()

@@ -7,7 +7,7 @@ state; `rebuild` sets them once after the last frame.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from hetsched import _core
 from hetsched._core import Core, fact_at, split_facts
 from hetsched.config import Config
-from hetsched.model import QueueSpec
+from hetsched.model import QueueSpec, Task
 from hetsched.policy.feedback import SavedFeedback
 from hetsched.policy.profiles import Profile
 from hetsched.scheduler import outcomes, words
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from hetsched.scheduler.world import World
 
 VERSION = 1
-EVERYTHING = 1 << 31
 FORGOTTEN = bytes([_core.F_FORGOTTEN])
 
 
@@ -197,21 +196,31 @@ def _no_words(kind: int, payload: bytes) -> None:
 
 
 def rebuild(world: World) -> None:
-    """Timers and dependency links, from the state alone."""
+    """Timers and dependency links, from the state alone; only tasks that can have any are looked at."""
     books, core = world.books, world.core
-    for task in core.page(0, EVERYTHING, WAITING_MASK):
+    expiring = _templates(books, lambda body: body.on_deadline == "expire")
+    for task in core.concerned(WAITING_MASK, expiring, _core.CLAIMING | _core.HELD_DEPENDENCY):
         row, body = core.task(task), world.body(task)
-        if task in books.backoff_until_ns:
-            world.timers.set(Timer.BACKOFF, task, books.backoff_until_ns[task])
         if body.on_deadline == "expire" and row.deadline_ns != _core.NEVER_NS:
             world.timers.set(Timer.DEADLINE, task, row.deadline_ns)
         if row.flags & _core.CLAIMING:
             world.timers.set(Timer.CLAIM, task, books.now_ns + round(120e9))
         if row.flags & _core.HELD_DEPENDENCY:
             outcomes.settle_dependencies(world, task, body)
-    for task in core.page(0, EVERYTHING, states_mask((_core.RUNNING,))):
+    for task, until_ns in sorted(books.backoff_until_ns.items()):
+        world.timers.set(Timer.BACKOFF, task, until_ns)
+    limited = _templates(books, lambda body: body.time_limit is not None)
+    for task in core.concerned(states_mask((_core.RUNNING,)), limited, _core.SHAKEN):
         outcomes.watch_run(world, task)
     _watch_gangs(world)
+
+
+def _templates(books: Books, matters: Callable[[Task], bool]) -> bytes:
+    """A byte for each template's slot: 1 where it matters."""
+    chosen = bytearray(1 + max(books.templates.by_slot, default=0))
+    for slot, template in books.templates.by_slot.items():
+        chosen[slot] = matters(template.task)
+    return bytes(chosen)
 
 
 def _watch_gangs(world: World) -> None:

@@ -60,11 +60,11 @@ class World:
         self.books.event_seq = seq + 1
         self.events.append(Event(seq=seq, t_ns=self.now_ns, event=event, task=task_id, attempt=attempt, data=data))
 
-    def emit_queued(self, ids: bytes, count: int) -> None:
-        """`queued` of each of these (joined by newlines); they wait for the window."""
+    def emit_queued(self, ids: bytes, count: int, base: bytes | None = None) -> None:
+        """`queued` of each of these (joined by newlines; or an array's, by its base); they wait for the window."""
         seq = self.books.event_seq
         self.books.event_seq = seq + count
-        self.events.append(QueuedRun(seq, self.now_ns, ids, count))
+        self.events.append(QueuedRun(seq, self.now_ns, ids, count, base))
         self.arrived += count
 
     def emit_run(self, run: Run) -> None:
@@ -113,10 +113,11 @@ class World:
     def order_starts(self, run: Run) -> None:
         """Begin all that the run says was placed: one order a node."""
         faces = self.books.cluster.faces
-        for slot, templates, *columns in run.starts():
-            node, devices = faces[slot]
+        for slot, templates, which, *ids, attempts, devices in run.starts():
+            node, names = faces[slot]
             likes = tuple(map(self._like, templates))
-            self.order(node, wire.Starts(self.session(node), self.epoch, devices, likes, *columns))
+            starts = wire.Starts(self.session(node), self.epoch, names, likes, which, wire.Ids(*ids), attempts, devices)
+            self.order(node, starts)
 
     def _like(self, slot: int) -> wire.Start:
         """What the starts of this template have in common."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hetsched.model import runs
 from tests.daemon.agent import TestAgent
 from tests.daemon.process import DaemonProcess
 
@@ -81,6 +82,50 @@ def test_a_reader_that_does_not_follow_gets_what_is_there_and_an_end(daemon: Dae
     daemon.submit({"id": "there", **TASK})
     answer = daemon.get("/v1/events?since=0&follow=false")
     assert answer.status == 200 and answer.body.count(b"\ndata: ") >= 1 and b'"task":"there"' in answer.body
+
+
+def in_runs(daemon: DaemonProcess, query: str) -> list[tuple[int, dict[str, Any]]]:
+    """All that is there, as runs, told event by event as the other stream would."""
+    answer = daemon.get(f"/v1/events{query}", headers=daemon.headers(Accept=runs.MEDIA))
+    assert (answer.status, answer.headers["content-type"]) == (200, runs.MEDIA)
+    bodies, rest = runs.cut(answer.body)
+    assert not rest
+    return [told for body in bodies for told in _each(runs.decode(body))]
+
+
+def _each(run: runs.Run) -> Iterator[tuple[int, dict[str, Any]]]:
+    if isinstance(run, runs.Single):
+        yield run.seq, run.event
+        return
+    at = 0
+    for number, task in enumerate(run.tasks.each()):
+        told = {"seq": run.seq + number, "t": run.t_ns / 1e9, "event": "queued", "task": task}
+        if isinstance(run, runs.Moves):
+            told["event"] = run.names[run.what[number]]
+            told["attempt"] = int.from_bytes(run.attempts[2 * number : 2 * number + 2], "little")
+            if told["event"] == "placed":
+                node, devices = run.machines[int.from_bytes(run.nodes[4 * number : 4 * number + 4], "little")]
+                pieces = [run.devices[at + 1 + 3 * piece : at + 4 + 3 * piece] for piece in range(run.devices[at])]
+                at += 1 + 3 * len(pieces)
+                held = [{"id": devices[one[0]], "share": int.from_bytes(one[1:], "little")} for one in pieces]
+                told |= {"node": node, "devices": held, "lane": run.lanes[run.levels[number]]}
+        yield run.seq + number, told
+
+
+async def test_runs_tell_the_same_events(data_dir: Path) -> None:
+    with DaemonProcess(data_dir) as daemon:
+        gpus = {"kind": "gpu", "model": "A100", "count": 2}
+        async with TestAgent(daemon, {"name": "n1", "cpu": 64, "memory": "64Gi", "devices": [gpus]}) as agent:
+            daemon.submit({"template": {"id": "many", "resources": {"gpu": 0.25}, "duration": 0.01}, "count": 8})
+            daemon.submit([{"id": f"one{at}x", **TASK} for at in range(3)])
+            daemon.submit({"id": "limited", "time_limit": 60, **TASK})
+            await agent.until(lambda: len(agent.running) == 12)
+            await agent.until(lambda: daemon.get("/v1/cluster").json["tasks"]["running"] == 12)
+            sent = daemon.get("/v1/events?since=0&follow=false").body.decode()
+            told = [json.loads(line[6:]) for line in sent.splitlines() if line.startswith("data: ")]
+            assert {event["event"] for event in told} >= {"queued", "placed", "running", "node_joined"}
+            for since in range(len(told)):
+                assert in_runs(daemon, f"?since={since}&follow=false") == [(each["seq"], each) for each in told[since:]]
 
 
 def test_what_is_too_old_is_a_410_that_tells_what_is_kept(data_dir: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hetsched import _core
-from hetsched._core import NEVER_NS, NONE, Core, Run, array_keys
+from hetsched._core import NEVER_NS, NONE, Core, Run, array_keys, check_columns, part_keys
+from hetsched.wire import Ids
 
 GIB = 1 << 30
 PLAIN, PECULIAR = 0, 1
@@ -28,6 +29,11 @@ def accept(core: Core, keys: bytes, template: int) -> bytes:
     return core.accept_mixed(keys, bytes(2 * count), [(template, 0, 0, 1, 0, 0, NEVER_NS, 0)], 1)
 
 
+def live_on(core: Core, node: int, *ids: str) -> bytes:
+    columns = Ids.of(ids)
+    return core.live_on(node, columns.heads, columns.which, columns.numbers, b"\1\0" * len(ids))
+
+
 def runs_of(core: Core) -> list[tuple[object, ...] | Run]:
     return core.peek_runs(0)[0]
 
@@ -41,10 +47,100 @@ def test_facts_of_plain_tasks_are_told_together_and_by_node() -> None:
     assert (len(run), run.placed, run.started, run.succeeded) == (6, 6, 0, 0)
     assert run.keys() == [b"t-%d" % at for at in range(6)]
     assert run.fact(4) == (_core.F_PLACED, b"t-4", 1, 1, 1, ((0, 500),))
-    (node, templates, which, keys, attempts, devices), (other, *_) = run.starts()
-    assert (node, other, templates, which) == (0, 1, (PLAIN,), bytes(8))
-    assert (keys, attempts) == (b"t-0\nt-1\nt-2\nt-3", b"\1\0" * 4)
+    (node, templates, likes, *ids, attempts, devices), (other, *_) = run.starts()
+    assert (node, other, templates, likes) == (0, 1, (PLAIN,), bytes(8))
+    assert (list(Ids(*ids).each()), attempts) == ([f"t-{at}" for at in range(4)], b"\1\0" * 4)
     assert devices == b"".join(b"\1" + bytes([at]) + (500).to_bytes(2, "little") for at in (0, 0, 1, 1))
+
+
+ODD = [
+    "t-0",
+    "t-00",
+    "t-007",
+    "t-10",
+    "7",
+    "0",
+    "x",
+    "x1y",
+    "t-1234567890123",
+    "t-1000000000",
+    "t-999999999",
+    "a/b.c:9",
+]
+
+
+def test_ids_in_columns_are_the_same_ids_again() -> None:
+    assert list(Ids.of(ODD).each()) == ODD
+    core = cluster()
+    accept(core, "\n".join(ODD).encode(), PLAIN)
+    core.decide(15)
+    _, run = runs_of(core)
+    assert isinstance(run, Run) and run.keys() == [ident.encode() for ident in ODD[: len(run)]]
+    for at in range(len(run)):
+        codes, levels, attempts, *ids, nodes, devices = run.columns(at)
+        assert list(Ids(*ids).each()) == ODD[at : len(run)]
+        assert (set(codes), set(levels), attempts) == ({_core.F_PLACED}, {1}, b"\1\0" * (len(run) - at))
+        assert nodes == b"".join(run.fact(each)[4].to_bytes(4, "little") for each in range(at, len(run)))
+        assert len(devices) == 4 * (len(run) - at)
+    told = [ident for _, _, _, *ids, _, _ in run.starts() for ident in Ids(*ids).each()]
+    assert sorted(told) == sorted(ODD[: len(run)])
+    slots = (
+        memoryview(live_on(core, 0, *ODD)).cast("I").tolist() + memoryview(live_on(core, 1, *ODD)).cast("I").tolist()
+    )
+    assert sorted(slot for slot in slots if slot != _core.NONE) == list(range(len(run)))
+
+
+def test_keys_are_parted_as_ids_are() -> None:
+    columns = Ids.of(ODD)
+    assert part_keys("\n".join(ODD).encode()) == (columns.heads, columns.which, columns.numbers)
+    assert part_keys(b"t-1\nt-2")[1] == b""
+    with pytest.raises(ValueError, match="heads"):
+        part_keys(b"\n".join(b"%dx" % at for at in range(65_536)))
+
+
+def test_only_tasks_that_are_concerned_are_named() -> None:
+    core = cluster()
+    accept(core, array_keys(b"a-", 0, 3), PLAIN)
+    accept(core, array_keys(b"b-", 0, 3), PECULIAR)
+    flagged = core.accept([b"held"], template=7, shape=0, queue=0, qos=1, flags=_core.HELD_DEPENDENCY, submitted_ns=1)
+    waiting = 1 << _core.QUEUED | 1 << _core.HELD
+    peculiar = [core.find(b"b-%d" % at) for at in range(3)]
+    assert core.concerned(waiting, b"\0\1", 0) == peculiar
+    assert core.concerned(waiting, b"\0\1", _core.HELD_DEPENDENCY) == peculiar + flagged
+    assert core.concerned(1 << _core.RUNNING, b"\1\1", 255) == []
+
+
+def test_a_run_of_ids_without_a_common_head_ends_where_their_number_does() -> None:
+    core = Core()
+    core.add_queue(_core.NONE, 1)
+    core.add_node(10**9, 1 << 50, [])
+    core.add_shape(1, 1, [], 0)
+    core.set_plain(PLAIN, True)
+    accept(core, b"\n".join(b"%dx" % at for at in range(70_000)), PLAIN)
+    core.decide(15)
+    runs = [run for run in runs_of(core) if isinstance(run, Run)]
+    assert [len(run) for run in runs] == [65_535, 4_465]
+    assert [key for run in runs for key in run.keys()] == [b"%dx" % at for at in range(70_000)]
+
+
+@pytest.mark.parametrize(
+    "heads, which, numbers, attempts",
+    [
+        (b"t-", b"", b"", b""),
+        (b"t-", b"", bytes(4), bytes(4)),
+        (b"t-", b"", bytes(5), bytes(2)),
+        (b"t-\nu-", b"", bytes(8), bytes(4)),
+        (b"t-\nu-", b"\0\0\2\0", bytes(8), bytes(4)),
+        (b"t" * 250, b"", bytes(4), bytes(2)),
+    ],
+)
+def test_columns_that_do_not_belong_together_are_refused(
+    heads: bytes, which: bytes, numbers: bytes, attempts: bytes
+) -> None:
+    with pytest.raises(ValueError):
+        check_columns(heads, which, numbers, attempts)
+    with pytest.raises(ValueError):
+        cluster().live_on(0, heads, which, numbers, attempts)
 
 
 def test_a_run_holds_what_it_tells_when_its_tasks_are_gone() -> None:
@@ -80,7 +176,7 @@ def test_a_replay_by_runs_reaches_the_same_tables() -> None:
     for one in (core, again):
         accept(one, array_keys(b"t-", 0, 5), PLAIN)
     core.decide(15)
-    core.succeeded(core.live_on(0, b"t-0\nt-2\nnobody\nt-4", b"\1\0" * 4))
+    core.succeeded(live_on(core, 0, "t-0", "t-2", "nobody", "t-4"))
     core.forget_all(core.find(b"t-0").to_bytes(4, "little"))
     facts = core.take_facts()
     again.replaying = True
@@ -113,7 +209,7 @@ def test_what_was_learned_is_told_by_template_and_model() -> None:
     core.begin(3_000_000_001)
     core.succeeded(slots + peculiar)
     core.peek_runs(0)
-    assert core.take_learned() == [(PLAIN, 3, [3000, 3000, 3000])]
+    assert core.take_learned() == [(PLAIN, 3, 3, 3000, [3000, 3000, 3000])]
     assert core.take_learned() == []
     assert core.learn(int.from_bytes(slots[:4], "little")) and not core.learn(int.from_bytes(peculiar, "little"))
 

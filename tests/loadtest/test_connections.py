@@ -49,7 +49,7 @@ async def outcomes(
         )
         await pool.open()
         for number in range(requests):
-            pool.submit(Request(b"body %d" % number, [number]))
+            pool.submit(Request(b"body %d" % number, slice(number, number + 1)))
         async with asyncio.timeout(10):
             while pool.outstanding:
                 await asyncio.sleep(0.01)

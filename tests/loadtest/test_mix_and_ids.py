@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from hetsched.model import parse_submission
-from loadtest.generator import Plan, identity, row_of
+from hetsched.model.ids import Ids
 from loadtest.mix import MIXES, MixError, read_mix
 from loadtest.options import parse
-
-PLAN = Plan(3, Path(), 10, "h", 1, "t", "loadab", "single", "mixed", 1.0, 0, 1, 0.1, 10, 1, 1.0, 1)
+from loadtest.rows import identity, row_of, rows_in
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in MIXES.glob("*.toml")))
@@ -34,7 +33,7 @@ def test_every_class_of_every_mix_is_a_legal_task(name: str) -> None:
 def test_columns_say_what_the_list_would(name: str) -> None:
     mix = read_mix(name)
     kinds = np.array([0, len(mix.classes) - 1, 2, 0], dtype=np.uint8)
-    body = msgspec.msgpack.decode(mix.columns(kinds, [b"a", b"b", b"c", b"d"]))
+    body = msgspec.msgpack.decode(mix.columns(kinds, b"a\nb\nc\nd"))
     which = np.frombuffer(body["which"], "<u2").tolist()
     listed = json.loads(
         mix.bulk([(kind, identity) for kind, identity in zip(kinds.tolist(), (b"a", b"b", b"c", b"d"), strict=True)])
@@ -71,9 +70,36 @@ def test_classes_are_drawn_by_weight() -> None:
 
 
 def test_ids_lead_back_to_their_rows() -> None:
-    assert row_of(identity(PLAN, 41).decode(), "loadab") == (3, 41)
-    assert row_of(identity(PLAN, 41).decode() + "-7", "loadab") == (3, 48)  # a member of an array job
+    assert row_of(identity("loadab", 3, 41).decode(), "loadab") == (3, 41)
+    assert row_of(identity("loadab", 3, 41).decode() + "-7", "loadab") == (3, 48)  # a member of an array job
     assert row_of("somebody-elses", "loadab") is None
+
+
+def test_many_ids_lead_back_to_their_rows_at_once() -> None:
+    ids = [
+        "loadab.0.5",
+        "loadab.1.100-7",
+        "other-3",
+        "loadab.0.6",
+        "loadab.x.7",
+        "loadab",
+        "loadab.1.100-8",
+        "loadab.2.1-a",
+    ]
+    found = {
+        ids[at]: (generator, row)
+        for generator, where, rows in rows_in(Ids.of(ids), "loadab")
+        for at, row in zip(np.arange(len(ids))[where].tolist(), rows.tolist(), strict=True)
+    }
+    assert found == {
+        "loadab.0.5": (0, 5),
+        "loadab.0.6": (0, 6),
+        "loadab.1.100-7": (1, 107),
+        "loadab.1.100-8": (1, 108),
+    }
+    ((generator, _, rows),) = rows_in(Ids.of([f"loadab.1.20-{at}" for at in range(3)]), "loadab")
+    assert (generator, rows.tolist()) == (1, [20, 21, 22])
+    assert not list(rows_in(Ids.of(["a-1", "b-2"]), "loadab"))
 
 
 def test_kinds_tell_which_classes_ask_for_what() -> None:

@@ -6,36 +6,73 @@ from pathlib import Path
 
 import pytest
 
+from hetsched.model import runs
+from hetsched.model.ids import Ids
 from loadtest import report, server, tally
 from loadtest.board import Board
 from loadtest.mix import read_mix
-from loadtest.observer import Observer, Watch
+from loadtest.observer import Lost, Observer, Watch
+
+
+def moves(seq: int, *events: tuple[str, str]) -> bytes:
+    """What happened to whom, as one run."""
+    count = len(events)
+    names = ("running", "placed", "succeeded")
+    return runs.frame(
+        runs.Moves(
+            seq,
+            1,
+            names,
+            bytes(names.index(event) for event, _ in events),
+            Ids.of([task for _, task in events]),
+            b"\1\0" * count,
+            ("batch",),
+            bytes(count),
+            bytes(4 * count),
+            {0: ("n", ())},
+            bytes(count),
+        )
+    )
+
+
+def single(seq: int, event: str, task: str) -> bytes:
+    return runs.frame(runs.Single(seq, {"seq": seq, "event": event, "task": task}))
+
 
 STREAM = (
-    b": hello\n\n"
-    b'id: 7\ndata: {"seq":7,"t":1.0,"event":"queued","task":"loadx.0.0"}\n\n'
-    b'id: 8\ndata: {"seq":8,"t":1.0,"event":"placed","task":"loadx.0.1","attempt":1,"node":"n"}\n\n'
-    b'id: 9\ndata: {"seq":9,"t":1.0,"event":"placed","task":"other","attempt":1}\n\n'
-    b'id: 10\ndata: {"seq":10,"t":1.0,"event":"placed","task":"loadx.0.2-3","attempt":1}\n\n'
-    b'id: 11\ndata: {"seq":11,"t":1.0,"event":"requeued","task":"loadx.0.4","reason":"\\"placed\\""}\n\n'
+    runs.KEEP_ALIVE
+    + runs.frame(runs.Queued(6, 1, Ids.of(["loadx.0.0", "loadx.0.1"])))
+    + moves(8, ("placed", "loadx.0.1"), ("placed", "other"), ("running", "loadx.0.7"), ("placed", "loadx.0.2-3"))
+    + runs.KEEP_ALIVE
+    + single(12, "placed", "loadx.0.6")
+    + moves(13, ("succeeded", "loadx.0.1"), ("placed", "else-3"))
+    + single(15, "requeued", "loadx.0.4")
 )
 
 
 @pytest.mark.parametrize("piece", [1, 7, 64, 10_000])
 def test_any_cut_of_the_stream_reads_the_same(tmp_path: Path, piece: int) -> None:
-    observer = Observer(Watch("h", 1, "t", "loadx", tmp_path, 1, 8))
+    observer = Observer(Watch("h", 1, "t", "loadx", tmp_path, 1, 8, ends=True))
     for at in range(0, len(STREAM), piece):
         observer.read(STREAM[at : at + piece], 1000 + at)
-    placed = Board(tmp_path, 0, 8).placed
-    assert [row for row in range(8) if placed[row]] == [1, 5]
-    assert observer.last_id == b"11"
+    board = Board(tmp_path, 0, 8)
+    assert [row for row in range(8) if board.placed[row]] == [1, 5, 6]
+    assert [row for row in range(8) if board.ended[row]] == [1]
+    assert observer.last_seq == 15
 
 
 def test_a_second_placement_is_of_another_attempt(tmp_path: Path) -> None:
     observer = Observer(Watch("h", 1, "t", "loadx", tmp_path, 1, 8))
     observer.read(STREAM, 5)
     observer.read(STREAM, 9)
-    assert Board(tmp_path, 0, 8).placed[1] == 5
+    board = Board(tmp_path, 0, 8)
+    assert board.placed[1] == board.placed[6] == 5 and not board.ended.any()
+
+
+def test_who_reads_too_slowly_is_told_what_is_lost(tmp_path: Path) -> None:
+    observer = Observer(Watch("h", 1, "t", "loadx", tmp_path, 1, 8))
+    with pytest.raises(Lost):
+        observer.read(runs.frame(runs.Single(0, {"event": "gone", "problem": {}})), 5)
 
 
 def test_what_was_never_placed_counts_as_waiting_to_the_end(tmp_path: Path) -> None:

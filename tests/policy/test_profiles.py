@@ -10,7 +10,7 @@ import yaml
 
 from hetsched.errors import Problem
 from hetsched.model import Task, parse_task
-from hetsched.policy.profiles import RUNS_KEPT, Prediction, Profile, Profiles, size_class
+from hetsched.policy.profiles import RUNS_KEPT, Prediction, Profile, Profiles, Together, size_class
 from hetsched.policy.speeds import Shown
 from hetsched.scheduler import messages as m
 from hetsched.scheduler.view_profiles import ProfileRow, profile_json, read_profiles
@@ -25,7 +25,7 @@ def body(estimate: float | None = None, gpus: float = 1, **extra: Any) -> Task:
 def learned(*seconds: float, estimate: float | None = None, model: str = "A100", limit: int = 100) -> Profiles:
     profiles = Profiles(limit)
     for one in seconds:
-        profiles.learn(body(estimate), model, [round(one * 1000)])
+        profiles.learn(body(estimate), model, Together.of([round(one * 1000)]))
     return profiles
 
 
@@ -45,7 +45,7 @@ def test_an_estimate_is_replaced_only_where_the_profile_has_proven_better() -> N
     assert wrong.predict(body(100)) == Prediction(10.0, 10.0, "learned")
     right = learned(*[10, 90] * 10, estimate=10)  # the submitters are half right, the median is always wrong by much
     for _ in range(10):
-        right.learn(body(50), "A100", [50_000])
+        right.learn(body(50), "A100", Together.of([50_000]))
     assert right.predict(body(50)) == Prediction(50.0, 50.0, "estimate")
     few = learned(*[10] * 4, estimate=100)
     assert few.predict(body(100)) == Prediction(100.0, 100.0, "estimate")
@@ -61,7 +61,7 @@ def test_the_error_is_judged_before_the_run_is_learned() -> None:
 def test_without_a_model_the_slowest_known_one_is_said() -> None:
     profiles = learned(10, 10, 10)
     for _ in range(3):
-        profiles.learn(body(), "T4", [40_000])
+        profiles.learn(body(), "T4", Together.of([40_000]))
     assert profiles.predict(body()) == Prediction(40.0, 40.0, "learned")
     assert profiles.predict(body(), "A100") == Prediction(10.0, 10.0, "learned")
     assert profiles.predict(body(), "V100") is None
@@ -71,14 +71,14 @@ def test_every_model_shows_its_median() -> None:
     profiles = learned(10, 10, 10)
     assert profiles.shown("training", "1") == {"A100": Shown(3, 10_000)}
     for _ in range(3):
-        profiles.learn(body(), "T4", [40_000])
+        profiles.learn(body(), "T4", Together.of([40_000]))
     assert profiles.shown("training", "1") == {"A100": Shown(3, 10_000), "T4": Shown(3, 40_000)}
 
 
 def test_everything_is_bounded_and_the_longest_silent_goes_first() -> None:
     profiles = Profiles(2)
     for kind in ("a", "b", "a", "c"):
-        profiles.learn(body(kind=kind), "A100", [1000])
+        profiles.learn(body(kind=kind), "A100", Together.of([1000]))
     assert [key[0] for key in profiles.by_key] == ["a", "c"]
     many = learned(*range(1, RUNS_KEPT + 50))
     (profile,) = many.of()

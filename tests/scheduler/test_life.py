@@ -209,3 +209,18 @@ def _full_window(most_placed: int) -> Story:
 
 def _placed(story: Story) -> list[str]:
     return [event.task for event in story.events if event.event == "placed" and event.task is not None]
+
+
+def test_a_deadline_goes_with_its_task_and_not_with_the_place_that_it_had() -> None:
+    """Another task sits in its slot when the time comes."""
+    story = Story([node("n1", cpu=1)], config={"limits": {"retention_tasks": 1}})
+    story.submit(task("hasty", cpu=1, deadline=50, on_deadline="expire"))
+    story.wait(1)
+    story.end("hasty")
+    story.submit([task("runs", cpu=1), task("waits", cpu=1)])
+    story.wait(1)
+    story.end("runs")
+    story.submit([task(f"later{at}", cpu=1) for at in range(3)])
+    story.wait(100)
+    assert [story.state(f"later{at}") for at in range(3)] == ["queued"] * 3
+    assert story.scheduler.world.timers.next_ns() is None
