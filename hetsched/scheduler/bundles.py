@@ -6,7 +6,7 @@ taken, a body that finds no room, a rule about shapes) is left to it. One word f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -149,25 +149,33 @@ class Bundles:
     # -- answering
 
     def _reply(self, asked: Bundle | Array, slots: bytes) -> BundleReply | ArrayReply:
-        states = self.world.core.states(slots)
         if isinstance(asked, Array):
-            ids = (
-                []
-                if states.find(_core.PLACED) < 0
-                else [b"%b-%d" % (asked.base.encode(), at) for at in range(asked.count)]
-            )
-            return ArrayReply(
-                first=f"{asked.base}-0", count=asked.count, placements=self._placements(ids, slots, states)
-            )
-        return BundleReply(ids=asked.ids, states=states, placements=self._placements(asked.ids, slots, states))
+            urgent = memoryview(slots).cast("I") if self._is_urgent(asked.known) else ()
+            base = asked.base.encode()
+            placements = self._placements((b"%b-%d" % (base, at), task) for at, task in enumerate(urgent))
+            return ArrayReply(first=f"{asked.base}-0", count=asked.count, placements=placements)
+        states = self.world.core.states(slots)
+        return BundleReply(ids=asked.ids, states=states, placements=self._placed(asked, slots))
 
-    def _placements(self, ids: list[bytes], slots: bytes, states: bytes) -> dict[str, dict[str, object]]:
+    def _is_urgent(self, known: Known) -> bool:
+        return known.task.qos.level in self.books.immediate
+
+    def _placed(self, asked: Bundle, slots: bytes) -> dict[str, dict[str, object]]:
+        """Placements of those of the immediate lane. The others' are told by events: they come when the window is over, mostly later."""
+        urgent = {at for at, known in enumerate(asked.known) if self._is_urgent(known)}
+        if not urgent:
+            return {}
+        which, tasks = memoryview(bytes(asked.which)).cast("H"), memoryview(slots).cast("I")
+        return self._placements(
+            (ident, task) for ident, task, at in zip(asked.ids, tasks, which, strict=True) if at in urgent
+        )
+
+    def _placements(self, tasks: Iterable[tuple[bytes, int]]) -> dict[str, dict[str, object]]:
         placements = {}
-        at = states.find(_core.PLACED)
-        while at >= 0:
-            attempt = self.books.attempts.live[int.from_bytes(slots[4 * at : 4 * at + 4], "little")]
-            placements[ids[at].decode()] = placement_json(attempt.node, attempt.devices)
-            at = states.find(_core.PLACED, at + 1)
+        for ident, task in tasks:
+            attempt = None if task == NONE else self.books.attempts.live.get(task)
+            if attempt is not None:
+                placements[ident.decode()] = placement_json(attempt.node, attempt.devices)
         return placements
 
     def _reply_apart(self, asked: Bundle | Array, each: Each) -> object:
@@ -181,8 +189,7 @@ class Bundles:
             slots.append(judged.slot)
         states = bytes(0 if slot == NONE else self.world.core.task(slot).state for slot in slots)
         packed = b"".join(slot.to_bytes(4, "little") for slot in slots)
-        placements = self._placements(asked.ids, packed, states)
-        return BundleReply(ids=asked.ids, states=states, refused=refused, placements=placements)
+        return BundleReply(ids=asked.ids, states=states, refused=refused, placements=self._placed(asked, packed))
 
 
 def _subject(ids: list[bytes], count: int) -> str:

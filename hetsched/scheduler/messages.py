@@ -241,7 +241,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
     """`ids[i]` of every accepted item in order (`None` where rejected); `rejected`: (index, problem body).
-    `placements`: id → placement JSON for what was placed in this very turn. `waiting` = ids whose state is not terminal."""
+    `placements`: id → placement JSON for what the immediate lane placed in this very turn. `waiting` = ids whose state is not terminal."""
 
     single: bool
     ids: tuple[str | None, ...]

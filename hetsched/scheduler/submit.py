@@ -169,7 +169,8 @@ class Submissions:
     def _placements(self, judged: list[Judged]) -> dict[str, dict[str, Any]]:
         placements = {}
         for item in judged:
-            attempt = None if item.problem else self.books.attempts.live.get(item.slot)
+            is_urgent = item.problem is None and self._lane(item) == "immediate"
+            attempt = self.books.attempts.live.get(item.slot) if is_urgent else None
             if attempt is not None and item.id is not None:
                 placements[item.id] = placement_json(attempt.node, attempt.devices)
         return placements
