@@ -75,30 +75,21 @@ cdef class PricingDoors(RunDoors):
         return rows
 
     def supply(self):
-        cdef NodeRecord* node
-        cdef DeviceRecord* device
-        cdef uint32_t slot, at
-        counted = {}
-        for slot in range(self.t.nodes_used):
-            node = &self.t.nodes[slot]
-            if not node.is_present or not node.is_open:
-                continue
-            for at in range(node.device_first, node.device_first + node.device_count):
-                device = &self.t.devices[at]
-                if device.usable:
-                    counted[device.kind, device.model] = counted.get((device.kind, device.model), 0) + 1000
-        return counted
+        cdef int64_t milli[16][65]             # the last column: of no model
+        cdef int kind, model
+        memset(milli, 0, sizeof(milli))
+        with nogil:
+            count_supply(&self.t, &milli[0][0])
+        return {(kind, model if model < 64 else -1): milli[kind][model] for kind in range(16) for model in range(65) if milli[kind][model] > 0}
 
     def set_prices(self, int kind, values, premiums, int64_t cpu_rate, int64_t memory_rate, apart=()):
         cdef PriceRecord* price
+        cdef int16_t worth[1001]
         cdef int at
         if not 0 <= kind < 16:
             raise ValueError(f"kind {kind} is not 0..15")
-        values = list(values)
         premiums = dict(premiums)
-        if len(values) != 1001 or values[0] != 0 or values[1000] > 1000 or any(
-                [values[at] > values[at + 1] for at in range(1000)]):
-            raise ValueError("values are 1001 numbers from 0 to at most 1000 that never fall")
+        read_values(tuple(values), worth)
         apart = list(apart)
         if len(apart) > 65 or any([not 0 <= amount <= MOST_APART for amount in apart]) or apart != sorted(apart, reverse=True):
             raise ValueError(f"apart is at most 65 numbers 0..{MOST_APART} that never rise")
@@ -107,8 +98,7 @@ cdef class PricingDoors(RunDoors):
         if not 0 <= cpu_rate <= MOST_AMOUNT or not 0 <= memory_rate <= MOST_AMOUNT:
             raise ValueError(f"a rate is 0..{MOST_AMOUNT}")
         price = &self.t.prices[kind]
-        for at in range(1001):
-            price.value[at] = values[at]
+        memcpy(price.value, worth, sizeof(worth))
         memset(price.premium, 0, sizeof(price.premium))
         for model, premium in premiums.items():
             price.premium[<int> model] = premium
@@ -121,6 +111,36 @@ cdef class PricingDoors(RunDoors):
             self.t.all_dirty = True
             self.t.changes += 1
         self._checked()
+
+
+cdef void count_supply(Tables* t, int64_t* milli) noexcept nogil:
+    """Of usable devices of open nodes, by kind and model."""
+    cdef NodeRecord* node
+    cdef DeviceRecord* device
+    cdef uint32_t slot, at
+    for slot in range(t.nodes_used):
+        node = &t.nodes[slot]
+        if not node.is_present or not node.is_open:
+            continue
+        for at in range(node.device_first, node.device_first + node.device_count):
+            device = &t.devices[at]
+            if device.usable:
+                milli[device.kind * 65 + (device.model if device.model >= 0 else 64)] += 1000
+
+
+cdef int read_values(tuple values, int16_t* worth) except -1:
+    cdef int64_t value, before = 0
+    cdef int at
+    if len(values) == 1001 and values[0] == 0:
+        for at in range(1001):
+            value = values[at]
+            if not before <= value <= 1000:
+                break
+            worth[at] = <int16_t> value
+            before = value
+        else:
+            return 0
+    raise ValueError("values are 1001 numbers from 0 to at most 1000 that never fall")
 
 
 cdef tuple ask_tuple(AskRecord* ask):

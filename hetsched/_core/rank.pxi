@@ -7,6 +7,8 @@
 
 cdef enum:
     COLUMN_REST = 256          # rounds that a column without demand is kept
+    COLUMN_LONG_REST = 4096    # and one of the first KEPT_TREES trees: with 150 shapes that come now and then, filling was two thirds of deciding
+    KEPT_TREES = 5
 
 
 # ---------------------------------------------------------------- columns
@@ -61,14 +63,15 @@ cdef int add_tree(Tables* t) except -1 nogil:
 
 cdef int want_column(Tables* t, uint32_t slot) except -1 nogil:
     """The shape gets a column, of one that gave up asking if there is one, and all its bytes."""
-    cdef uint32_t tree, at, holder
+    cdef uint32_t tree, at, holder, rest
     cdef ShapeRecord* shape = &t.shapes[slot]
     if shape.column != NONE_:
         return 0
     for tree in range(t.trees_used):
+        rest = COLUMN_LONG_REST if tree < KEPT_TREES else COLUMN_REST
         for at in range(COLUMNS):
             holder = t.trees[tree].shape[at]
-            if holder != NONE_ and t.shapes[holder].pending == 0 and t.rounds - t.shapes[holder].idle_since > COLUMN_REST:
+            if holder != NONE_ and t.shapes[holder].pending == 0 and t.rounds - t.shapes[holder].idle_since > rest:
                 drop_column(t, holder)
                 holder = NONE_
             if holder == NONE_ and shape.column == NONE_:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from operator import mul
 
 CELLS = 100
 """Parts that a device is cut into: sizes are rounded up to hundredths of a device."""
@@ -42,7 +43,8 @@ def duals(demand: Mapping[int, int]) -> tuple[dict[int, int], int]:
 
 def worth(weights: Mapping[int, int]) -> list[int]:
     """By free cells, 0..CELLS: the most that sizes that fit in there together weigh."""
-    best, _ = _knapsack(list(weights), list(weights.values()))
+    sizes = sorted(weights)
+    best, _ = _knapsack(sizes, [weights[size] for size in sizes])
     return best
 
 
@@ -66,14 +68,12 @@ class Basis:
         self.demand = demand
         self.denominator = 1  # of the first basis: one piece a device; its matrix is the unit matrix
         self.inverse: Matrix = [[int(row == at) for at in range(len(sizes))] for row in range(len(sizes))]
-        self.costs = [1] * len(sizes)
+        self.costs = [1] * len(sizes)  # 1: a pattern; 0: covers too much of a size
 
     def duals(self) -> list[int]:
         """Weights of the sizes, over `denominator`."""
-        return [
-            sum(cost * row[at] for cost, row in zip(self.costs, self.inverse, strict=True))
-            for at in range(len(self.sizes))
-        ]
+        paid = [row for cost, row in zip(self.costs, self.inverse, strict=True) if cost]
+        return [sum(column) for column in zip(*paid, strict=True)] if paid else [0] * len(self.sizes)
 
     def entering(self) -> tuple[list[int] | None, int]:
         """A column that makes the cover cheaper and what it costs: covering too much of a size where its weight is below 0, else the
@@ -106,22 +106,28 @@ class Basis:
 
 
 def _eliminate(values: list[int], gone: list[int], factor: int, rate: int, denominator: int) -> list[int]:
+    if factor == 0:
+        return values if rate == denominator else [rate * value // denominator for value in values]
     return [(rate * value - factor * other) // denominator for value, other in zip(values, gone, strict=True)]
 
 
 def _dot(one: Sequence[int], other: Sequence[int]) -> int:
-    return sum(a * b for a, b in zip(one, other, strict=True) if a and b)
+    return sum(map(mul, one, other))
 
 
 def _knapsack(sizes: Sequence[int], weights: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Most weight by free cells, and how many of each size make the most of a whole device. Sizes may be used again."""
+    """Most weight by free cells, and how many of each size make the most of a whole device. Sizes ascend and may be used again; one that
+    weighs no more than a smaller one adds nothing."""
     best = [0] * (CELLS + 1)
     choice = [-1] * (CELLS + 1)
+    most = 0
     for at, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
-        if weight > 0:
+        if weight > most:
+            most = weight
             for cells in range(size, CELLS + 1):
-                if best[cells - size] + weight > best[cells]:
-                    best[cells] = best[cells - size] + weight
+                with_it = best[cells - size] + weight
+                if with_it > best[cells]:
+                    best[cells] = with_it
                     choice[cells] = at
     for cells in range(1, CELLS + 1):
         if best[cells] <= best[cells - 1]:

@@ -63,6 +63,9 @@ BACKLOG = 32
 LOOK_EVERY = 500
 """Device tasks after which it is looked at again whether tasks leave and wait."""
 
+_CELL_OF = [milli * CELLS // 1000 for milli in range(1000)]
+"""The cells of a device that so many thousandths fill."""
+
 RATE_ONE = 1 << 20
 """Rates are fixed-point."""
 
@@ -82,16 +85,21 @@ class Season(enum.IntEnum):
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """Of one kind. `values`: worth by free thousandths, 0..1000; `loose`: the same where the next arrival counts; `apart`: thousandths that
-    what is free on a node loses, by its wholly free devices; `premiums`: model → thousandths; rates: thousandths of a device that go with a
-    millicore and with a MiB, times RATE_ONE."""
+    """Of one kind. `values`: worth by free thousandths, 0..1000; `parts`: how often is asked, by the thousandths that one device must have free
+    for it; `apart`: thousandths that what is free on a node loses, by its wholly free devices; `premiums`: model → thousandths; rates:
+    thousandths of a device that go with a millicore and with a MiB, times RATE_ONE."""
 
     values: tuple[int, ...]
-    loose: tuple[int, ...]
+    parts: dict[int, int]
     apart: tuple[int, ...]
     premiums: dict[int, int]
     cpu_rate: int
     memory_rate: int
+
+    @property
+    def loose(self) -> tuple[int, ...]:
+        """`values` where the next arrival counts."""
+        return _loose(self.values, self.parts)
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -187,7 +195,7 @@ def _price_kind(kind: int, demand: Demand, supply: Supply) -> Prices:
     values = _values(sizes)
     return Prices(
         values=values,
-        loose=_loose(values, parts_asked),
+        parts=dict(parts_asked),
         apart=_apart(wholes_asked),
         premiums=_premiums(named, {model: milli for (of, model), milli in supply.items() if of == kind}),
         cpu_rate=_rate(device_milli, cpu_milli),
@@ -204,7 +212,7 @@ def _values(sizes: dict[int, int]) -> tuple[int, ...]:
     weights, denominator = duals({size: count for size, count in sizes.items() if size > 0})
     by_cells = [min(1000, (2000 * weight + denominator) // (2 * denominator)) for weight in worth(weights)]
     begun = [value * (1000 - BEGUN) // 1000 for value in by_cells]
-    return (*(begun[milli * CELLS // 1000] for milli in range(1000)), by_cells[CELLS])
+    return (*(begun[cells] for cells in _CELL_OF), by_cells[CELLS])
 
 
 def _loose(values: Sequence[int], asked: Mapping[int, int]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -95,6 +96,8 @@ class Scheduler:
         self.window = Window(config.batch.size, round(config.batch.max_wait * 1e9))
         self.most_placed = sys.maxsize
         """Placements in one turn, for the turn is what everybody else waits for meanwhile; the next turn goes on."""
+        self.deciding: AbstractContextManager[object] = nullcontext()
+        """Entered while prices, ranks and decisions are worked out: for who wants to know how long that takes."""
         self.changes = 0
         self._offset = 0
         self._unfinished = 0  # levels, a bit each, whose decision stopped at `most_placed`
@@ -205,7 +208,8 @@ class Scheduler:
         """Immediate lane in this very turn, batch lane when its window is full or over."""
         world = self.world
         if self._pricer is not None:
-            self._pricer.turn()
+            with self.deciding:
+                self._pricer.turn()
         world.capacity_changed |= self.core.time_told()
         changed = world.capacity_changed or world.arrived > 0
         unfinished, self._unfinished = self._unfinished, 0
@@ -221,8 +225,9 @@ class Scheduler:
             self._place(self._batch)
 
     def _place(self, levels: int) -> None:
-        self.world.ranking.refresh()
-        self.core.decide(levels, self.config.preemption.enabled, most=self.most_placed)
+        with self.deciding:
+            self.world.ranking.refresh()
+            self.core.decide(levels, self.config.preemption.enabled, most=self.most_placed)
         self._drain()
         if self.core.has_more():
             self._unfinished |= levels

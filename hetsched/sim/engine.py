@@ -6,7 +6,6 @@ say to the step's orders follows at the same instant, until nobody has anything 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import Protocol
@@ -35,6 +34,7 @@ from hetsched.scheduler.messages import (
 from hetsched.sim.agenda import Agenda
 from hetsched.sim.machines import NS, Machines
 from hetsched.sim.scenario import Drop, Happening, Scenario
+from hetsched.sim.stopwatch import Stopwatch
 
 MOST_ROUNDS = 10_000
 """Rounds within one instant; more is a scheduler that talks to itself, not a busy cluster."""
@@ -59,12 +59,13 @@ class Watcher(Protocol):
 
 
 class Engine:
-    """One run. `stepping_s`: real seconds spent in the scheduler and the core."""
+    """One run. `stepping`: of the processor spent in the scheduler and the core; `deciding`: of that, on decisions alone."""
 
     def __init__(self, scenario: Scenario, watchers: tuple[Watcher, ...]) -> None:
         self.scenario = scenario
         self.scheduler = Scheduler(scenario.config, seed=scenario.seed)
-        self.stepping_s = 0.0
+        self.stepping = Stopwatch()
+        self.deciding = self.scheduler.deciding = Stopwatch()
         self.now_ns = 0
         self._watchers = watchers
         self._tasks: dict[str, Task] = {}
@@ -169,9 +170,8 @@ class Engine:
         raise AssertionError(f"the instant {self.now_ns / NS:g} s does not come to rest")
 
     def _step(self, heard: list[Input]) -> Turn:
-        began = time.perf_counter()
-        turn = self.scheduler.step(heard, self.scenario.start_ns + self.now_ns)
-        self.stepping_s += time.perf_counter() - began
+        with self.stepping:
+            turn = self.scheduler.step(heard, self.scenario.start_ns + self.now_ns)
         for reply in turn.replies:
             self._answered(reply)
         for event in turn.events:

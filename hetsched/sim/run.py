@@ -103,7 +103,7 @@ def _run(world: Scenario, events: Path | None, placements: Path | None) -> dict[
         summary.watch(lambda kind: fragmentation(engine.scheduler, kind))
         engine.run()
         first_ns = next((one.at_ns for one in world.happenings if one.verb in ("submit", "graph")), 0)
-        return summary.told(engine.now_ns, first_ns, log.sha256(), engine.stepping_s)
+        return summary.told(engine.now_ns, first_ns, log.sha256(), engine.deciding.seconds, engine.stepping.seconds)
 
 
 def _writable(path: Path, opened: Callable[[], T]) -> T:

@@ -37,6 +37,7 @@ class Summary:
         self._completions: list[float] = []
         self._last_end_ns: int | None = None
         self._fragments = {kind: Weighted() for kind in self.ledger.kinds}
+        self._dropped = 0
         self._changes = 0
         self._stride = 1
         self._at_ns = 0
@@ -84,6 +85,7 @@ class Summary:
             name = "held"
         if event.event == "rejected":
             if event.data.get("dropped"):  # else it was refused at once, and if the id is taken, its first task goes on
+                self._dropped += 1
                 del self._state[task], self._submitted_ns[task]
         elif name in State.__members__:
             self._state[task] = name
@@ -101,8 +103,11 @@ class Summary:
 
     # -- what is told
 
-    def told(self, now_ns: int, first_submission_ns: int, events_sha256: str, stepping_s: float) -> dict[str, Any]:
-        """The object that `--json` prints. Seconds, ratios from 0 to 1, joules."""
+    def told(
+        self, now_ns: int, first_submission_ns: int, events_sha256: str, deciding_s: float, stepping_s: float
+    ) -> dict[str, Any]:
+        """The object that `--json` prints. Seconds, ratios from 0 to 1, joules. `deciding_s`, `stepping_s`: of the processor, on
+        decisions alone, and in the scheduler as a whole."""
         finals = Counter(self._state.values())
         ledger = self.ledger
         out: dict[str, Any] = {"submitted": len(self._submitted_ns), "rejected": self.counts["rejected"]}
@@ -118,11 +123,16 @@ class Summary:
         out["utilization"] = ledger.utilization(now_ns)
         out["energy_joules"] = ledger.energy_joules(now_ns)
         out["events_sha256"] = events_sha256
-        decisions = self.counts["placed"] + self.counts["rejected"]
-        out["decisions_per_second"] = round(decisions / stepping_s, 1) if stepping_s else None
+        out["decisions"] = self.counts["placed"] + self._dropped
+        out["decisions_per_second"] = _rate(out["decisions"], deciding_s)
+        out["decisions_per_second_whole"] = _rate(out["decisions"], stepping_s)
         return out
 
     def _fragment(self, kind: str, now_ns: int) -> dict[str, float]:
         weighted = self._fragments[kind]
         weighted.set(self._fragmentation(kind), now_ns)
         return {"mean": rounded(weighted.mean(now_ns)), "last": rounded(weighted.value)}
+
+
+def _rate(count: int, seconds: float) -> float | None:
+    return round(count / seconds, 1) if seconds > 0 else None

@@ -54,6 +54,8 @@ def test_tasks_come_one_a_tick_never_leave_and_are_dropped_where_they_do_not_fit
     ]
     assert [row["arrived"] for row in trace.rows] == ["1", "2", "3", "4"]
     assert [event["t"] for event in trace.events if event["event"] == "placed"] == [0.5, 1.0, 2.0]
+    assert trace.summary["decisions"] == 4 and trace.summary["decisions_per_second"] > 0
+    assert trace.summary["decisions_per_second"] >= trace.summary["decisions_per_second_whole"] > 0
     (dropped,) = [event for event in trace.events if event["event"] == "rejected"]
     assert (dropped["task"], dropped["problem"]["status"]) == ("q", 422)
     assert (trace.summary["submitted"], trace.summary["rejected"], trace.summary["running"]) == (3, 1, 3)
