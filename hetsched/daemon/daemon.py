@@ -23,6 +23,7 @@ from hetsched.daemon.inbox import Inbox
 from hetsched.daemon.links import Links, Terms
 from hetsched.daemon.logs import Logs
 from hetsched.daemon.measure import Measure
+from hetsched.daemon.pace import Pace
 from hetsched.daemon.planner import Planner
 from hetsched.daemon.safe import SafeMode
 from hetsched.daemon.snapshots import Snapshots
@@ -33,13 +34,10 @@ from hetsched.metrics import Metrics
 from hetsched.model import State
 from hetsched.scheduler import Scheduler
 from hetsched.scheduler.lifecycle import STATE_OF_CODE
-from hetsched.scheduler.messages import Array, Bundle, Input, Submit, SubmitGraph, Turn
+from hetsched.scheduler.messages import Array, Bundle, Input, Submit, SubmitGraph
 from hetsched.scheduler.room import check_node
 from hetsched.scheduler.view import View
 from hetsched.store import Store
-
-MOST_PLACED = 1024
-"""Placements in one turn: some milliseconds, after which urgent tasks, heartbeats and questions have their turn."""
 
 
 class Daemon:
@@ -68,7 +66,8 @@ class Daemon:
         self.insecure = insecure
         self.safe = safe
         self.epoch = scheduler.world.epoch
-        scheduler.most_placed = MOST_PLACED
+        self._pace = Pace()
+        scheduler.most_placed = self._pace.most
         self.view: View = scheduler.view
         self.task_defaults = config.task_defaults()
         self.watchers = 0
@@ -171,8 +170,10 @@ class Daemon:
         up = (node["name"] for node in self.view.nodes() if node["state"] != "down")
         self.links.expect(up, self.store.takeover_s)
 
-    def _after_step(self, turn: Turn) -> None:
+    def _after_step(self, taken: Taken) -> None:
         self.snapshots.after_step()
+        self._pace.turned(taken.cpu_s, is_cut=self.scheduler.is_unfinished)
+        self.scheduler.most_placed = self._pace.most
         window = self.scheduler.window
         if window.flushes != self._flushes:
             self._flushes = window.flushes

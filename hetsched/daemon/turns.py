@@ -54,7 +54,7 @@ class Journal(Protocol):
 
 
 class Taken(msgspec.Struct):
-    """One turn on its way out. Times are monotonic seconds."""
+    """One turn on its way out. Times are monotonic seconds; `cpu_s`: processor time of its step."""
 
     turn: Turn
     inputs: int
@@ -62,6 +62,7 @@ class Taken(msgspec.Struct):
     released: asyncio.Future[None]
     began_s: float
     stepped_s: float
+    cpu_s: float = 0.0
 
 
 class TurnLoop:
@@ -75,7 +76,7 @@ class TurnLoop:
         clock: Clock,
         inbox: Inbox,
         release: Callable[[Taken], None],
-        after_step: Callable[[Turn], None] = lambda turn: None,
+        after_step: Callable[[Taken], None] = lambda taken: None,
         admit: Callable[[], None] = lambda: None,
         frozen: str = "",
     ) -> None:
@@ -222,15 +223,16 @@ class TurnLoop:
         loop = asyncio.get_running_loop()
         self._crowd = self.inbox.singles()
         inputs = self.inbox.take()
-        began_s = time.monotonic()
+        began_s, began_cpu_s = time.monotonic(), time.thread_time()
         turn = self.scheduler.step(inputs, self.clock.now_ns())
+        cpu_s = time.thread_time() - began_cpu_s
         confirmed = asyncio.ensure_future(self.journal.append(turn.facts)) if turn.facts else None
         if confirmed is None:
             self._slots.release()
-        taken = Taken(turn, len(inputs), confirmed, loop.create_future(), began_s, time.monotonic())
+        taken = Taken(turn, len(inputs), confirmed, loop.create_future(), began_s, time.monotonic(), cpu_s)
         self._unreleased.append(taken)
         self._leaving.put_nowait(taken)
-        self._after_step(turn)
+        self._after_step(taken)
 
     # ------------------------------------------------------------------ leaving
 

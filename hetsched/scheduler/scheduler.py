@@ -181,6 +181,11 @@ class Scheduler:
         dues = (self.world.timers.next_ns(), self.window.due_ns(), self.core.next_ns())
         return min((due_ns for due_ns in dues if due_ns is not None), default=None)
 
+    @property
+    def is_unfinished(self) -> bool:
+        """The last turn could have placed more than `most_placed`; the next one goes on."""
+        return bool(self._unfinished)
+
     def _begin(self, now_ns: int) -> None:
         world = self.world
         world.now_ns = self.books.now_ns = now_ns  # a turn without facts moves the time of a snapshot, too
