@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 STATUS: dict[str, int] = {
+    "elsewhere": 307,
     "malformed": 400,
     "unauthenticated": 401,
     "forbidden": 403,
@@ -30,6 +31,7 @@ STATUS: dict[str, int] = {
 }
 
 TITLE: dict[str, str] = {
+    "elsewhere": "Another cell has it",
     "malformed": "The body cannot be read",
     "unauthenticated": "No valid token was given",
     "forbidden": "The token does not allow this",
@@ -142,6 +144,24 @@ class NotFound(HetschedError):
     """No task, node, queue or device of that name."""
 
     code = "not_found"
+
+
+class Elsewhere(HetschedError):
+    """The task is another cell's. `cell`: which; `url`: where its leader answers, if known: then it is a 307, else a 503."""
+
+    code = "elsewhere"
+
+    def __init__(self, detail: str = "", *, cell: str = "", url: str = "") -> None:
+        super().__init__(detail)
+        self.cell = cell
+        self.url = url
+
+    @property
+    def status(self) -> int:
+        return STATUS[self.code] if self.url else 503
+
+    def body(self) -> dict[str, Any]:
+        return {**super().body(), "cell": self.cell}
 
 
 class Conflict(HetschedError):

@@ -73,7 +73,8 @@ class AttemptUse(msgspec.Struct, frozen=True, array_like=True):
 
 class Hello(Message, frozen=True, array_like=True, tag="hello"):
     """First message. `highest_epoch`: largest the agent ever obeyed. `cluster`: id it belongs to ("" = none yet).
-    `instance`: which data directory, made up once with it ("" = not told); two agents on one machine differ in nothing else."""
+    `instance`: which data directory, made up once with it ("" = not told); two agents on one machine differ in nothing else. `cell`: whose
+    daemon it wants to be told by ("" = any)."""
 
     protocol: int
     node: NodeSpec
@@ -83,6 +84,7 @@ class Hello(Message, frozen=True, array_like=True, tag="hello"):
     cluster: str
     version: str
     instance: str = ""
+    cell: str = ""
 
 
 class Heartbeat(Message, frozen=True, array_like=True, tag="heartbeat"):

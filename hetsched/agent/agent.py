@@ -110,6 +110,7 @@ class Agent:
             cluster=known.cluster if attempts else "",
             version=hetsched.__version__,
             instance=known.instance,
+            cell=self._config.agent.cell,
         )
 
     def welcomed(self, welcome: wire.Welcome) -> str:

@@ -71,6 +71,12 @@ async def cluster(call: Call) -> web.Response:
     return await call.read({**call.view.cluster(), **call.reader.about()})
 
 
+async def cells(call: Call) -> web.Response:
+    """All cells, ours among them; none where the cluster is not parted."""
+    office = call.desk.cells
+    return await call.read({"cells": [] if office is None else office.told()})
+
+
 async def hand_over(call: Call) -> web.Response:
     """Let a standby lead: the one named in `to`, or the one that is furthest. Answers when it may; 409 where there is none."""
     body = await call.typed_body(schemas.HandoverBody)

@@ -18,6 +18,7 @@ from hetsched.model import Qos
 if TYPE_CHECKING:
     from hetsched.config import Config
     from hetsched.daemon.auth import Tokens
+    from hetsched.daemon.cells import Office
     from hetsched.daemon.daemon import Daemon
     from hetsched.daemon.inbox import Asker
     from hetsched.daemon.safe import SafeMode
@@ -44,7 +45,8 @@ class Taker(Protocol):
 
 class Desk:
     """`hosts`: names accepted in the Host header, None = any. `state`: recovering, ready, safe, standing by, handing over or stopping;
-    `safe`: why it is safe mode. `leader`: the address that a refusal names, None = not known. `changed`: called when any of this changed."""
+    `safe`: why it is safe mode. `leader`: the address that a refusal names, None = not known. `changed`: called when any of this changed.
+    `cells`: those of a cluster that is parted."""
 
     def __init__(self, config: Config, tokens: Tokens, *, hosts: frozenset[str] | None, insecure: bool) -> None:
         self.config = config
@@ -55,6 +57,7 @@ class Desk:
         self.daemon: Daemon | None = None
         self.safe: SafeMode | None = None
         self.standby: Standby | None = None
+        self.cells: Office | None = None
         self.state = "recovering"
         self.changed: Callable[[], None] = lambda: None
         self._successor: str | None = None

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hetsched.errors import HetschedError, Problem, Unavailable
+from hetsched.api.desk import DESK
+from hetsched.errors import Elsewhere, HetschedError, Problem, Unavailable
 
 log = logging.getLogger("hetsched.api")
 
@@ -31,6 +32,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     """The one middleware: every exception of a handler becomes an answer."""
     try:
         return await handler(request)
+    except Elsewhere as error:
+        return elsewhere(request, error)
     except HetschedError as error:
         return refuse(error)
     except web.HTTPException as error:
@@ -43,6 +46,16 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         number = secrets.token_hex(4)
         log.exception("%s %s failed, number %s", request.method, request.path, number)
         return refuse(HetschedError(f"this is a fault of the daemon, not of the request; its log has it as {number}"))
+
+
+def elsewhere(request: web.Request, error: Elsewhere) -> web.Response:
+    """The same call at the daemon that leads the task's cell; 503 while nobody knows who that is."""
+    cells = request.app[DESK].cells
+    error.url = "" if cells is None else cells.url_of(error.cell)
+    answer = refuse(error)
+    if error.url:
+        answer.headers["Location"] = error.url + request.raw_path
+    return answer
 
 
 def refuse(error: HetschedError) -> web.Response:

@@ -150,6 +150,7 @@ ROUTES: tuple[Route, ...] = (
         reads=schemas.ProfilesBody,
     ),
     _read("/v1/cluster", cluster.cluster, "Totals, use, fragmentation, lanes, leader, epoch"),
+    _read("/v1/cells", cluster.cells, "Cells: leader, room, backlog, age of what is known"),
     Route(
         method="POST",
         path="/v1/cluster/handover",

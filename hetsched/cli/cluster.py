@@ -177,7 +177,27 @@ def _amount(flag: str, text: str) -> tuple[str, Any]:
     return name, float(value) if value.replace(".", "", 1).isdecimal() else value
 
 
+def _cell_list(options: argparse.Namespace) -> int:
+    answer = client_of(options).cells()
+    if options.json:
+        emit_json(answer)
+    else:
+        head = ("CELL", "LEADER", "EPOCH", "NODES", "USED", "CAPACITY", "RUNNING", "BACKLOG", "ON THEIR WAY", "HEARD")
+        table(head, map(_cell_row, items(answer, "cells")))
+    return exits.OK
+
+
+def _cell_row(cell: dict[str, Any]) -> tuple[object, ...]:
+    heard = f"{cell['age']:.1f} s ago" + (", silent" if cell["silent"] else "")
+    amounts = (words.amounts(cell["used"]), words.amounts(cell["capacity"]))
+    return (
+        *(cell["name"], cell["leader"], cell["epoch"], cell["nodes"], *amounts),
+        *(cell["running"], cell["backlog"], cell["on_their_way"], heard),
+    )
+
+
 COMMANDS = {
+    "cell list": Command(add_reading, _cell_list),
     "node list": Command(add_reading, _node_list),
     "node show": Command(_name, _node_show),
     "node drain": Command(_names, _operate),

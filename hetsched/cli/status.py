@@ -42,6 +42,7 @@ def _tell(told: dict[str, Any]) -> None:
         ("  " + name, found)
         for name, found in (
             ("cluster", cluster.get("cluster")),
+            ("cell", cluster.get("cell")),
             ("leader", cluster.get("leader")),
             ("epoch", cluster.get("epoch")),
             ("durability", cluster.get("durability")),

@@ -45,6 +45,7 @@ TABLE: dict[str, Entry] = {
     "node cordon": Entry("cluster", "place nothing new there"),
     "node uncordon": Entry("cluster", "place there again"),
     "device list": Entry("cluster", "list devices, their shares and health"),
+    "cell list": Entry("cluster", "list cells: leader, room, backlog, age of what is known"),
     "queue list": Entry("cluster", "list tenant queues"),
     "queue set": Entry("cluster", "set a queue's weight, guarantee and limit"),
     "graph list": Entry("graph", "list graphs of operators"),

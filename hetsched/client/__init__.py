@@ -238,6 +238,10 @@ class Client:
         """Rows as `profiles(times=True)` gives them; each replaces the one of its type, model and size."""
         return self._post("/v1/profiles", {"profiles": list(profiles)})
 
+    def cells(self) -> Any:
+        """Every cell with its leader, room and backlog; none where the cluster is not parted."""
+        return self._get("/v1/cells")
+
     def cluster(self) -> dict[str, Any]:
         """Totals, use, fragmentation, lanes, leader, epoch."""
         answer: dict[str, Any] = self._get("/v1/cluster")

@@ -3,7 +3,8 @@
 Promises: a request that may be repeated (a read, or a submission with its key) is repeated after a dropped connection,
 a 503 or a 429 until `patience_s` is over; one that may not is repeated only when it certainly did nothing.
 Where several daemons share a store it is the leader that is asked, wherever that is by now (`places.py`); a standby's answer is taken only
-while no leader can be reached. One kept-alive connection a thread, so a `Transport` may be shared by threads.
+while no leader can be reached. A task that another cell has is asked for there (307). One kept-alive connection a thread, so a
+`Transport` may be shared by threads.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import time
 from collections.abc import Mapping
 from email.message import Message
 from typing import Any
+from urllib.parse import urlsplit
 
-from hetsched.client.places import Place, Places
+from hetsched.client.places import Place, Places, place_of
 from hetsched.client.problems import Unreachable, from_answer
-from hetsched.errors import HetschedError, TooBusy, Unavailable
+from hetsched.errors import ConfigError, HetschedError, TooBusy, Unavailable
 
 # A daemon that comes back after kill -9 listens within about a second; below this pause we would only burn CPU.
 _FIRST_PAUSE_S = 0.05
@@ -38,6 +40,9 @@ _SILENCE_S = 4.0
 _LOOK_S = 1.0
 
 LEADER = "Hetsched-Leader"
+
+# A task that was taken by a cell may have been sent on before it came there under the same name; no further.
+_MOST_CELLS = 2
 
 _DROPPED = (ConnectionError, TimeoutError, http.client.HTTPException)
 
@@ -91,21 +96,30 @@ class Transport:
         """An answer to be read bit by bit, on a connection of its own which closes with it."""
         place = self._places.present
         try:
-            connection = self._connect(place, timeout_s)
-            try:
-                connection.request(
-                    "GET", place.prefix + path, headers={**self._headers, **headers, "Connection": "close"}
-                )
-                response = connection.getresponse()
-                if response.status >= 300:
-                    raise from_answer(response.status, response.read(), response.headers)
-                return response
-            except (OSError, http.client.HTTPException) as error:
-                connection.close()
-                raise _dropped(place.url, error) from error
+            response = self._stream(place, path, headers, timeout_s)
+            for _ in range(_MOST_CELLS):
+                target = self._cell_of(response.headers.get("Location", ""), place) if response.status == 307 else None
+                if target is None:
+                    break
+                response.close()
+                response = self._stream(*target, headers, timeout_s)
+            if response.status >= 300:
+                raise from_answer(response.status, response.read(), response.headers)
+            return response
         except (Unreachable, Unavailable) as error:
             self._move(place, error)
             raise
+
+    def _stream(
+        self, place: Place, path: str, headers: Mapping[str, str], timeout_s: float | None
+    ) -> http.client.HTTPResponse:
+        connection = self._connect(place, timeout_s)
+        try:
+            connection.request("GET", place.prefix + path, headers={**self._headers, **headers, "Connection": "close"})
+            return connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise _dropped(place.url, error) from error
 
     def close(self) -> None:
         """Closes this thread's connection."""
@@ -135,13 +149,37 @@ class Transport:
         answer = self._exchange(place, method, path, body, {**self._headers, **headers}, repeatable)
         if method == "GET" and path.startswith("/v1/") and answer[0] != 503 and (leader := answer[2].get(LEADER)):
             answer = self._from_leader(leader, place, path, {**self._headers, **headers}) or answer
+        home = place
+        for _ in range(_MOST_CELLS):
+            if answer[0] != 307 or (target := self._cell_of(answer[2].get("Location", ""), place)) is None:
+                break
+            place, path = target
+            try:
+                answer = self._exchange(place, method, path, body, {**self._headers, **headers}, repeatable)
+            finally:
+                self.close()
         status, raw, answer_headers = answer
         if status >= 300:
-            raise from_answer(status, raw, answer_headers)
+            error = from_answer(status, raw, answer_headers)
+            if place is not home and isinstance(error, Unavailable):
+                error.leader = None  # of that cell: ours is asked again, which will know where its leader is
+            raise error
         try:
             return json.loads(raw) if raw.strip() else None
         except ValueError as error:
             raise HetschedError(f"{place.url} answered {method} {path} with something that is no JSON") from error
+
+    def _cell_of(self, location: str, told_by: Place) -> tuple[Place, str] | None:
+        """(the daemon of the cell that has the task, what to ask there); believed as a leader's address is (`Places`)."""
+        try:
+            place = place_of(location)
+        except ConfigError:
+            return None
+        if told_by.https and not place.https:
+            return None
+        parts = urlsplit(location)
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        return place._replace(url=f"{parts.scheme}://{parts.netloc}", prefix=""), path
 
     def _from_leader(
         self, leader: str, standby: Place, path: str, headers: Mapping[str, str]

@@ -67,6 +67,17 @@ def _names(config: Config) -> Iterator[str]:
         yield f'store.cell is "{config.store.cell}", must be at most 64 of a-z, A-Z, 0-9, ".", "_", "-"'
 
 
+def _cells(config: Config) -> Iterator[str]:
+    cells = config.cells
+    for queue, names in cells.queues.items():
+        if not names or not all(CELL.fullmatch(name) for name in names):
+            yield f"cells.queues.{queue} must name cells"
+    if cells.digest_keep < 2 * cells.digest_every:
+        yield f"cells.digest_keep ({cells.digest_keep}) must be at least twice cells.digest_every ({cells.digest_every})"
+    if config.agent.cell and not CELL.fullmatch(config.agent.cell):
+        yield f'agent.cell is "{config.agent.cell}", which no cell can be called'
+
+
 def _one_of(key: str, value: str, known: tuple[str, ...]) -> Iterator[str]:
     if value not in known:
         yield f'{key} is "{value}", must be one of {", ".join(known)}'
@@ -107,6 +118,9 @@ def _positive(config: Config) -> Iterator[str]:
         "store.snapshot_bytes",
         "store.snapshot_every",
         "store.lease",
+        "cells.digest_every",
+        "cells.digest_keep",
+        "cells.remind_after",
         "agent.lease",
         "agent.heartbeat",
         "agent.pull_every",
@@ -211,6 +225,7 @@ def _value(config: Config, key: str) -> float:
 _RULES: tuple[Callable[[Config], Iterator[str]], ...] = (
     _words,
     _names,
+    _cells,
     _amounts,
     _positive,
     _not_negative,

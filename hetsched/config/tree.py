@@ -158,6 +158,18 @@ class Store(Section, frozen=True, kw_only=True):
     memory_bytes: int = 0
 
 
+class Cells(Section, frozen=True, kw_only=True):
+    """Of a cluster that is parted (`store.cell`). `queues`: queue → the cells that its tasks, and those of queues below it, may be in. `spill`:
+    whether tasks go where there is room when there is none here. `digest_every`: seconds between two digests; one that is `digest_keep`
+    old counts for nothing. `remind_after`: seconds without a verdict after which a parcel is sent again."""
+
+    queues: dict[str, tuple[str, ...]] = {}
+    spill: bool = True
+    digest_every: float = 1.0
+    digest_keep: float = 5.0
+    remind_after: float = 5.0
+
+
 class Agent(Section, frozen=True, kw_only=True):
     """Node agents: what the daemon demands of them, and what one says about its own node."""
 
@@ -165,6 +177,7 @@ class Agent(Section, frozen=True, kw_only=True):
     heartbeat: float = 3.0
     pull_every: float = 5.0
     server: str = ""
+    cell: str = ""
     name: str = ""
     labels: dict[str, str] = {}
     taints: tuple[str, ...] = ()
@@ -230,6 +243,7 @@ class Config(Section, frozen=True, kw_only=True):
     defaults: Defaults = Defaults()
     limits: Limits = Limits()
     store: Store = Store()
+    cells: Cells = Cells()
     agent: Agent = Agent()
     health: Health = Health()
     auth: Auth = Auth()

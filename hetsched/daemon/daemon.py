@@ -7,7 +7,7 @@ knows no HTTP and opens no socket; `main.py` starts and stops it, `hetsched.api`
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -33,6 +33,7 @@ from hetsched.errors import Problem, Unavailable
 from hetsched.metrics import Metrics
 from hetsched.model import State
 from hetsched.scheduler import Scheduler
+from hetsched.scheduler.cells.letters import Letter
 from hetsched.scheduler.lifecycle import STATE_OF_CODE
 from hetsched.scheduler.messages import Array, Bundle, Input, Submit, SubmitGraph
 from hetsched.scheduler.room import check_node
@@ -73,6 +74,8 @@ class Daemon:
         self.watchers = 0
         self.failovers = failovers
         self.fronts = fronts
+        self.carry: Callable[[list[Letter]], None] = lambda letters: None
+        """Takes letters to other cells, once the turn that wrote them is durable."""
         self.handover = Handover(store)
         self.clock = Clock(not_before_ns=scheduler.books.now_ns)
         self.events = EventRing(config.limits.events_kept, scheduler.books.event_seq - 1)
@@ -147,6 +150,7 @@ class Daemon:
             "leader": self.url,
             "epoch": self.epoch,
             "cluster": self.cluster_id,
+            "cell": self.config.store.cell,
             "agents_connected": len(self.links.by_node),
             "agents_refused": [{"node": node, "reason": reason} for node, reason in self.links.refused.items()],
             "durability": self.durability,
@@ -182,6 +186,8 @@ class Daemon:
     def _release(self, taken: Taken) -> None:
         """The turn is durable and answered: orders to agents, events to watchers, numbers to metrics."""
         self.links.send(taken.turn.orders.parts)
+        if taken.turn.letters:
+            self.carry(taken.turn.letters)
         self.events.publish(taken.turn.events.parts)
         self._measure.released(taken)
         if taken.confirmed is not None:
@@ -190,6 +196,9 @@ class Daemon:
 
     def _judge(self, hello: wire.Hello) -> str:
         """What is wrong with an agent's hello, among it: a node or words for which there is no room any more."""
+        if hello.cell and hello.cell != self.config.store.cell:
+            leads = f"leads cell {self.config.store.cell}" if self.config.store.cell else "knows no cells"
+            return f"the agent belongs to cell {hello.cell} (agent.cell), and the daemon here {leads}"
         try:
             check_node(self.scheduler.books, hello.node)
         except Problem as problem:

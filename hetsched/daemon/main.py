@@ -35,6 +35,7 @@ from hetsched.api.desk import Desk
 from hetsched.config import Config, to_mapping
 from hetsched.daemon.auth import Token, load_tokens
 from hetsched.daemon.binding import Binding, bind_to, host_names
+from hetsched.daemon.cells import Office
 from hetsched.daemon.daemon import Daemon
 from hetsched.daemon.lock import DataDir
 from hetsched.daemon.recover import Followed, Recovered, plug_ins, recover_prefix, take_over
@@ -50,6 +51,7 @@ from hetsched.store import (
     Moved,
     Regressed,
     Store,
+    open_post,
     open_store,
     without_secrets,
 )
@@ -175,6 +177,32 @@ class Service:
         advertised = self._config.server.advertise or self._binding.reachable(url)
         name = self._config.server.name or socket.gethostname()
         scorers = plug_ins(self._config)
+        office = self._open_office(desk)
+        try:
+            return await self._live_on(desk, listener, signals, data, url, name, advertised, scorers)
+        finally:
+            if office is not None:
+                await office.close()
+
+    def _open_office(self, desk: Desk) -> Office | None:
+        """For a daemon of a cell."""
+        if not self._config.store.cell:
+            return None
+        office = desk.cells = Office(self._config, open_post(self._store_url, self._data_dir, self._config))
+        office.start()
+        return office
+
+    async def _live_on(
+        self,
+        desk: Desk,
+        listener: Listener,
+        signals: Signals,
+        data: DataDir,
+        url: str,
+        name: str,
+        advertised: str,
+        scorers: Scorers | None,
+    ) -> int:
         while True:
             store = await open_store(self._store_url, self._data_dir, self._config, name=name, address=advertised)
             data.publish_config(self._config_in_effect())
@@ -320,6 +348,9 @@ class Service:
     async def _lead(self, daemon: Daemon, life: Life) -> int | None:
         turning = asyncio.create_task(daemon.turns.run(), name="turn loop")
         daemon.expect_nodes()
+        office = life.desk.cells
+        if office is not None:
+            await office.lead(daemon)
         life.desk.open(daemon)
         asked = daemon.handover.asked
         await self._announce(life, "serving", turning, daemon.store.failed)
@@ -329,6 +360,8 @@ class Service:
             life.desk.close()
         else:
             life.desk.close(f"handing over to {successor.name}", successor.url)
+        if office is not None:
+            await office.rest()
         daemon.events.close()
         daemon.links.close()
         if turning.done() or daemon.store.failed.done():

@@ -23,6 +23,7 @@ from hetsched.policy.profiles import Profiles, Together
 from hetsched.policy.rates import NO_DEVICE
 from hetsched.scheduler import words
 from hetsched.scheduler.attempts import Attempt, Attempts, Claimed
+from hetsched.scheduler.cells.crossings import Crossings
 from hetsched.scheduler.cluster import Cluster, same_hardware
 from hetsched.scheduler.ended import Ended
 from hetsched.scheduler.gangs import Gangs
@@ -68,6 +69,7 @@ class Books:
         self.feedback = Controller(config.feedback) if config.feedback.enabled else None
         self.trying = Trying(self)
         self.graphs = Graphs(config.limits.graphs, config.graphs.bandwidth_bytes, core.find)
+        self.crossings = Crossings(config.limits.retention_tasks)
         self.backoff_until_ns: dict[int, int] = {}
         self.keys: OrderedDict[str, words.KeyRemembered] = OrderedDict()
         self.audit: deque[words.Audited] = deque(maxlen=config.limits.audit_kept)
@@ -93,6 +95,9 @@ class Books:
             words.ProfilesImported: self._apply_profiles,
             words.Measured: self._apply_measured,
             words.Graphed: self.graphs.apply,
+            words.Sent: self.crossings.apply_sent,
+            words.Answered: self.crossings.apply_answered,
+            words.Heard: self.crossings.apply_heard,
             words.ShapeKnown: lambda word: self.templates.intern_shape(decode_body(word.body)),
         }
 

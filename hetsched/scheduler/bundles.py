@@ -15,6 +15,7 @@ from hetsched._core import NONE
 from hetsched.errors import HetschedError, Problem
 from hetsched.model import Submission, Task
 from hetsched.scheduler import words
+from hetsched.scheduler.cells.clerk import Clerk
 from hetsched.scheduler.judge import Judged
 from hetsched.scheduler.messages import Array, ArrayReply, Bundle, BundleReply, Known, Submit
 from hetsched.scheduler.rendering import placement_json
@@ -51,9 +52,10 @@ def known_of(task: Task) -> Known | None:
 class Bundles:
     """Handler of Bundle and Array; answers at the end of the turn, when placements are known."""
 
-    def __init__(self, world: World, submissions: Submissions) -> None:
+    def __init__(self, world: World, submissions: Submissions, clerk: Clerk) -> None:
         self.world = world
         self.books = world.books
+        self._clerk = clerk
         self._submissions = submissions
         self._owed: list[tuple[Bundle | Array, bytes | Each]] = []
 
@@ -62,7 +64,7 @@ class Bundles:
     def on_bundle(self, asked: Bundle) -> None:
         self._name(asked)
         ids = b"\n".join(asked.ids)
-        if not self._takes(ids, asked.known):
+        if not self._takes(ids, asked.known, asked.counts):
             self._owed.append((asked, [(one, self._submissions.take_in(one)) for one in _apart(asked)]))
             return
         slots: bytes = self.books.say(self._word(asked, ids))
@@ -74,7 +76,7 @@ class Bundles:
         base = asked.base or self._submissions.new_id()
         ids = _core.array_keys(f"{base}-".encode(), 0, asked.count)
         asked = msgspec.structs.replace(asked, base=base)
-        if not self._takes(ids, [asked.known]):
+        if not self._takes(ids, [asked.known], [asked.count]):
             whole = _whole(asked)
             self._owed.append((asked, [(whole, self._submissions.take_in(whole))]))
             return
@@ -84,9 +86,14 @@ class Bundles:
         self.world.audit(asked, "submit", _subject([f"{base}-0".encode()], asked.count))
         self._owed.append((asked, slots))
 
-    def _takes(self, ids: bytes, known: list[Known]) -> bool:
+    def _takes(self, ids: bytes, known: list[Known], counts: list[int]) -> bool:
         """Nothing would have to be said of any of them alone."""
-        return not self.world.config.reject_unsatisfiable and self.world.core.absent(ids) and self._has_room(known)
+        if self.world.config.reject_unsatisfiable or not self.world.core.absent(ids) or not self._has_room(known):
+            return False
+        if any(self._clerk.may_go(one.task, count) for one, count in zip(known, counts, strict=True)):
+            return False
+        away = self.books.crossings.away
+        return not away or away.keys().isdisjoint(ids.decode().split("\n"))
 
     def answer(self) -> None:
         """Called when the turn has decided."""
@@ -187,7 +194,7 @@ class Bundles:
             if judged.problem is not None:
                 refused[index] = judged.problem
             slots.append(judged.slot)
-        states = bytes(0 if slot == NONE else self.world.core.task(slot).state for slot in slots)
+        states = bytes(_core.QUEUED if slot == NONE else self.world.core.task(slot).state for slot in slots)
         packed = b"".join(slot.to_bytes(4, "little") for slot in slots)
         return BundleReply(ids=asked.ids, states=states, refused=refused, placements=self._placed(asked, packed))
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from hetsched import _core
 from hetsched._core import NONE
-from hetsched.errors import Conflict, NotFound, Problem
+from hetsched.errors import Conflict, HetschedError, Problem
 from hetsched.model import Qos, State
 from hetsched.scheduler import outcomes, words
+from hetsched.scheduler.cells.clerk import Clerk
 from hetsched.scheduler.lifecycle import CODE_OF_STATE, EVERY_MASK, STATE_OF_CODE, TERMINAL_MASK, states_mask
 from hetsched.scheduler.messages import Cancel, Finish, ImportProfiles, Operate, SetQueue
 from hetsched.scheduler.reasons import Reason
@@ -21,9 +22,10 @@ from hetsched.scheduler.world import World
 class Clients:
     """Handlers of Cancel, Finish, Operate, SetQueue, ImportProfiles."""
 
-    def __init__(self, world: World, view: View) -> None:
+    def __init__(self, world: World, view: View, clerk: Clerk) -> None:
         self.world = world
         self.view = view
+        self._clerk = clerk
 
     # -- cancel
 
@@ -33,13 +35,22 @@ class Clients:
         selects = any((asked.queue, asked.label, asked.qos, asked.state))
         if selects:
             found += self._selected(asked)
-        done: dict[str, list[str]] = {"cancelled": [], "already_ended": [], "unknown": unknown}
+        alone = len(asked.ids) == 1 and not selects
+        elsewhere = self._clerk.cancel(
+            (ident for ident in unknown if self._is_ours_to_cancel(ident, alone)), asked.actor
+        )
+        unknown = [ident for ident in unknown if ident not in elsewhere]
+        done: dict[str, list[str]] = {"cancelled": elsewhere, "already_ended": [], "unknown": unknown}
         for task in dict.fromkeys(found):
             name = self.world.books.id_of(task)
             done["cancelled" if outcomes.cancel(self.world, task) else "already_ended"].append(name)
         self.world.audit(asked, "cancel", ",".join(done["cancelled"]))
-        alone = len(asked.ids) == 1 and not selects
         self.world.reply(asked, self._one_cancelled(asked.ids[0], done) if alone else done)
+
+    def _is_ours_to_cancel(self, ident: str, alone: bool) -> bool:
+        """One that is on its way; of many also those that were taken. Who asks for one alone is sent there, where it is known how it stands."""
+        away = self.world.books.crossings.away.get(ident)
+        return away is not None and (away.number > 0 or not alone)
 
     def _one_cancelled(self, ident: str, done: dict[str, list[str]]) -> Any:
         if done["unknown"]:
@@ -80,7 +91,7 @@ class Clients:
         self.world.drain()
         self.world.reply(asked, self.view.task(asked.task))
 
-    def _finish_fault(self, task: int, asked: Finish) -> Problem | Conflict | NotFound | None:
+    def _finish_fault(self, task: int, asked: Finish) -> HetschedError | None:
         if task == NONE:
             return self.world.unknown(asked.task)
         if self.world.body(task).command is not None:

@@ -11,6 +11,7 @@ from hetsched._core import NEVER_NS, NONE
 from hetsched.errors import Problem
 from hetsched.model import Rejection, Submission, Task
 from hetsched.scheduler import words
+from hetsched.scheduler.cells.crossings import mark_of
 from hetsched.scheduler.dependencies import find_cycle
 from hetsched.scheduler.ids import new_id
 from hetsched.scheduler.room import Room
@@ -27,11 +28,14 @@ class Judged(msgspec.Struct, kw_only=True):
     problem: Problem | None = None
     slot: int = NONE
     twin: Judged | None = None  # an earlier item of this submission that is the same task
+    cell: str = ""  # it is there, or on its way
 
     @property
     def is_new(self) -> bool:
         """Whether it has to be accepted."""
-        return self.task is not None and self.problem is None and self.slot == NONE and self.twin is None
+        if self.task is None or self.problem is not None:
+            return False
+        return self.slot == NONE and self.twin is None and not self.cell
 
 
 class Judge:
@@ -77,12 +81,15 @@ class Judge:
             if item.task is None or item.id is None:
                 continue
             before = self.world.core.find(item.id.encode())
+            away = self.books.crossings.away.get(item.id)
             twin = seen.setdefault(item.id, item)
             if before != NONE and self._same_body(before, item):
                 item.slot = before
             elif before == NONE and twin is not item and same_item(twin, item):
                 item.twin = twin
-            elif before != NONE or twin is not item:
+            elif away is not None and away.mark == mark_of(item.task):
+                item.cell = away.cell
+            elif before != NONE or away is not None or twin is not item:
                 item.problem = Problem.at("/id", f"{item.id} is taken by another body", code="conflict")
 
     def _same_body(self, slot: int, item: Judged) -> bool:

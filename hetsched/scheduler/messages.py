@@ -20,6 +20,8 @@ from hetsched.model import NodeSpec, QueueSpec, Submission, Task, runs
 from hetsched.model.graph import Graph
 from hetsched.model.ids import Ids
 from hetsched.policy.profiles import Profile
+from hetsched.scheduler.cells.digest import Digest
+from hetsched.scheduler.cells.letters import Delivered, Letter
 from hetsched.scheduler.cluster import Faces
 from hetsched.scheduler.rendering import placement_json
 
@@ -132,6 +134,29 @@ class CancelGraph(Input, frozen=True, kw_only=True):
     """All of it. Reply value: {"id", "state"}; Problem 404 / 409."""
 
     graph: str
+
+
+# ---------------------------------------------------------------------- from other cells
+
+
+class DigestsHeard(Input, frozen=True, kw_only=True):
+    """All other cells that there are, as they were last heard of. `silent`: those that have not been heard lately: what they could take some
+    day is still known, what they have room for is not."""
+
+    digests: tuple[Digest, ...]
+    silent: frozenset[str] = frozenset()
+
+
+class LettersHeard(Input, frozen=True, kw_only=True):
+    """The next entries of our inbox, in order."""
+
+    letters: tuple[Delivered, ...]
+
+
+class Remind(Input, frozen=True, kw_only=True):
+    """Parcels without a verdict for so long are written again."""
+
+    after_ns: int
 
 
 # ---------------------------------------------------------------------- from nodes
@@ -448,9 +473,10 @@ class Orders(Sequence[Order]):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """All of one step. `facts` empty: nothing to journal, the rest may leave at once (in order)."""
+    """All of one step. `facts` empty: nothing to journal, the rest may leave at once (in order). `letters`: to other cells."""
 
     facts: bytes
     replies: list[Reply]
     orders: Orders
     events: Events
+    letters: list[Letter] = []

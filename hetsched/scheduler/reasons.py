@@ -44,6 +44,7 @@ EVICTIONS = frozenset((Reason.PREEMPTED, Reason.RECLAIM, Reason.CONSOLIDATE))
 class Waiting:
     """Coded reasons for everything that waits."""
 
+    IN_CELL = "in_cell"
     UNSATISFIABLE = "unsatisfiable"
     HELD = "held"
     DEPENDENCY = "dependency"

@@ -24,6 +24,7 @@ from hetsched.policy.price import Known
 from hetsched.scheduler import messages, snapshot, words
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.bundles import Bundles
+from hetsched.scheduler.cells.clerk import Clerk
 from hetsched.scheduler.clients import Clients
 from hetsched.scheduler.due import Due
 from hetsched.scheduler.follow import Follow
@@ -104,7 +105,9 @@ class Scheduler:
         self._follow = Follow(self.world)
         self._due = Due(self.world)
         self._submissions = Submissions(self.world)
-        self._bundles = Bundles(self.world, self._submissions)
+        self.clerk = Clerk(self.world, self._submissions)
+        self._submissions.clerk = self.clerk
+        self._bundles = Bundles(self.world, self._submissions, self.clerk)
         self._measuring = Measuring(self.world)
         self.conductor = Conductor(self.world, self._submissions)
         self.view.graphs = GraphView(self.world, self.conductor)
@@ -124,7 +127,7 @@ class Scheduler:
         self._pricer = Pricer(self.core) if config.policy.preset == "price" else None
 
     def _table(self) -> dict[type[Input], Callable[[Any], None]]:
-        clients, nodes = Clients(self.world, self.view), Nodes(self.world, self.view)
+        clients, nodes = Clients(self.world, self.view, self.clerk), Nodes(self.world, self.view)
         graphs = GraphClients(self.world)
         return {
             messages.Submit: self._submissions.on_submit,
@@ -137,6 +140,9 @@ class Scheduler:
             messages.ImportProfiles: clients.on_import_profiles,
             messages.SubmitGraph: graphs.on_submit,
             messages.CancelGraph: graphs.on_cancel,
+            messages.DigestsHeard: self.clerk.on_digests,
+            messages.LettersHeard: self.clerk.on_letters,
+            messages.Remind: self.clerk.on_remind,
             messages.OperateNode: nodes.on_operate_node,
             messages.NodeJoined: nodes.on_node_joined,
             messages.NodeSilent: nodes.on_node_silent,
@@ -189,7 +195,7 @@ class Scheduler:
     def _begin(self, now_ns: int) -> None:
         world = self.world
         world.now_ns = self.books.now_ns = now_ns  # a turn without facts moves the time of a snapshot, too
-        world.events, world.orders, world.replies = [], [], []
+        world.events, world.orders, world.replies, world.letters = [], [], [], []
         self.core.begin(now_ns)
         self._offset = 0
         self._counters = (self.books.event_seq, self.books.id_seq)
@@ -249,7 +255,7 @@ class Scheduler:
         self._drain()  # nothing follows from these, but the books keep the turn's time, as they will at replay
         facts = self.core.take_facts()
         self.changes += bool(facts)
-        return Turn(facts, world.replies, Orders(world.orders), Events(world.events))
+        return Turn(facts, world.replies, Orders(world.orders), Events(world.events), world.letters)
 
     # -- what a simulation calls
 

@@ -21,6 +21,7 @@ from hetsched.policy.profiles import Profile
 from hetsched.scheduler import outcomes, words
 from hetsched.scheduler.attempts import SavedAttempts
 from hetsched.scheduler.books import Books
+from hetsched.scheduler.cells.crossings import SavedCrossings
 from hetsched.scheduler.cluster import Node
 from hetsched.scheduler.gangs import Gang
 from hetsched.scheduler.graphs.state import SavedGraphs
@@ -58,6 +59,7 @@ class Saved(msgspec.Struct, frozen=True, array_like=True):
     uses: list[tuple[int, Use]] = []
     feedback: SavedFeedback | None = None
     graphs: SavedGraphs = SavedGraphs()
+    crossings: SavedCrossings = SavedCrossings()
 
 
 class Whole(msgspec.Struct, frozen=True, array_like=True):
@@ -94,6 +96,7 @@ def words_of(books: Books, *, past: bool = True) -> Saved:
         uses=books.uses.save(),
         feedback=None if books.feedback is None else books.feedback.save(),
         graphs=books.graphs.save() if past else SavedGraphs(),
+        crossings=books.crossings.save(),
     )
 
 
@@ -131,6 +134,7 @@ def unfold(config: Config, core: Core, saved: Saved) -> Books:
     if books.feedback is not None and saved.feedback is not None:
         books.feedback.load(saved.feedback)
     books.graphs.load(saved.graphs)
+    books.crossings.load(saved.crossings)
     books.event_seq, books.id_seq = saved.event_seq, saved.id_seq
     books.tell_plain()
     return books

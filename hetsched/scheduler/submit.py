@@ -7,14 +7,14 @@ everything is judged.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hetsched import _core
 from hetsched._core import NEVER_NS, NONE
 from hetsched.errors import Problem
-from hetsched.model import Rejection, Submission
+from hetsched.model import Qos, Rejection, Submission
 from hetsched.scheduler import outcomes, words
 from hetsched.scheduler.judge import Judge, Judged
 from hetsched.scheduler.lifecycle import STATE_OF_CODE
@@ -23,9 +23,14 @@ from hetsched.scheduler.rendering import placement_json
 from hetsched.scheduler.timers import Timer
 from hetsched.scheduler.world import World
 
+if TYPE_CHECKING:
+    from hetsched.scheduler.cells.clerk import Clerk
+
 
 class Submissions:
-    """Handler of Submit; answers at the end of the turn, when placements are known."""
+    """Handler of Submit; answers at the end of the turn, when placements are known. `clerk`: whom it asks who goes elsewhere."""
+
+    clerk: Clerk
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -43,11 +48,8 @@ class Submissions:
 
     def take_in(self, asked: Submit) -> list[Judged]:
         """Judge it and accept what may be."""
-        judged = self._judge.submission(asked.submission)
-        self.accept([item for item in judged if item.is_new])
-        for item in judged:
-            if item.twin is not None:
-                item.slot, item.problem = item.twin.slot, item.twin.problem
+        judged = self.judge(asked.submission)
+        self.settle(judged, asked)
         for item in judged:
             if item.problem is not None:
                 self.world.emit_named("rejected", item.id, problem=item.problem.body())
@@ -55,6 +57,18 @@ class Submissions:
             self._remember_key(asked, judged)
         self.world.audit(asked, "submit", _subject(judged))
         return judged
+
+    def judge(self, submission: Submission) -> list[Judged]:
+        """Each item; nothing is accepted yet."""
+        return self._judge.submission(submission)
+
+    def settle(self, judged: list[Judged], asked: Submit | None = None) -> None:
+        """Accept what is new. `asked`: whose it is, where it may go to another cell instead."""
+        new = [item for item in judged if item.is_new]
+        self.accept(new if asked is None or not new else self.clerk.let_go(asked, new))
+        for item in judged:
+            if item.twin is not None:
+                item.slot, item.problem, item.cell = item.twin.slot, item.twin.problem, item.twin.cell
 
     def answer(self) -> None:
         """Called when the turn has decided."""
@@ -161,15 +175,19 @@ class Submissions:
         return None if submission.array is None else (judged[0].id or "", submission.array[1])
 
     def _state(self, item: Judged) -> str:
-        return "" if item.problem else str(STATE_OF_CODE[self.world.core.task(item.slot).state])
+        if item.problem is not None:
+            return ""
+        return str(STATE_OF_CODE[_core.QUEUED if item.cell else self.world.core.task(item.slot).state])
 
     def _lane(self, item: Judged) -> str:
+        if item.slot == NONE:
+            return self.books.lane(Qos.production.level if item.task is None else item.task.qos.level)
         return self.books.lane(self.world.core.task(item.slot).qos)
 
     def _placements(self, judged: list[Judged]) -> dict[str, dict[str, Any]]:
         placements = {}
         for item in judged:
-            is_urgent = item.problem is None and self._lane(item) == "immediate"
+            is_urgent = item.problem is None and not item.cell and self._lane(item) == "immediate"
             attempt = self.books.attempts.live.get(item.slot) if is_urgent else None
             if attempt is not None and item.id is not None:
                 placements[item.id] = placement_json(attempt.node, attempt.devices)
@@ -185,15 +203,15 @@ class Submissions:
         if known.digest != submission_digest(asked):
             self.world.refuse(asked, Problem("this Idempotency-Key came with another body", code="conflict"))
             return True
-        slots = [NONE if ident is None else self.world.core.find(ident.encode()) for ident in known.ids]
-        judged = [
-            Judged(id=ident, slot=slot)
-            if slot != NONE
-            else Judged(id=ident, problem=Problem("refused, or ended and no longer kept", code="gone"))
-            for ident, slot in zip(known.ids, slots, strict=True)
-        ]
-        self._owed.append((asked, judged))
+        self._owed.append((asked, [self._known_by_key(ident) for ident in known.ids]))
         return True
+
+    def _known_by_key(self, ident: str | None) -> Judged:
+        if ident is not None and (slot := self.world.core.find(ident.encode())) != NONE:
+            return Judged(id=ident, slot=slot)
+        if ident is not None and (away := self.books.crossings.away.get(ident)) is not None:
+            return Judged(id=ident, cell=away.cell)
+        return Judged(id=ident, problem=Problem("refused, or ended and no longer kept", code="gone"))
 
     def _remember_key(self, asked: Submit, judged: list[Judged]) -> None:
         assert asked.idempotency_key is not None

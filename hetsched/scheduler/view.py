@@ -13,7 +13,10 @@ from hetsched import _core
 from hetsched._core import NEVER_NS, NONE, TaskRow
 from hetsched.errors import Problem
 from hetsched.model import Qos, State, Task, task_to_json
+from hetsched.scheduler import words
 from hetsched.scheduler.books import QOS_OF_LEVEL
+from hetsched.scheduler.cells.crossings import Away
+from hetsched.scheduler.cells.view import crossing_explained, crossing_json
 from hetsched.scheduler.explain import Explain
 from hetsched.scheduler.lifecycle import CODE_OF_STATE, EVERY_MASK, STATE_OF_CODE, states_mask
 from hetsched.scheduler.limits import OverLimit, over_limits
@@ -48,8 +51,19 @@ class View(ClusterView):
             raise self.world.unknown(ident)
         return task
 
+    def on_its_way(self, ident: str) -> tuple[Away, words.Sent, Task] | None:
+        """The task, if it was sent to another cell that has not answered yet."""
+        away = self.books.crossings.away.get(ident)
+        if away is None or not away.number:
+            return None
+        sent = self.books.crossings.open[away.cell][away.number]
+        (task,) = (task for task in self.books.crossings.unpack(sent.tasks) if task.id == ident)
+        return away, sent, task
+
     def task(self, ident: str) -> dict[str, Any]:
         """One task whole: spec, state, attempts with reasons, placement, timestamps."""
+        if (away := self.on_its_way(ident)) is not None:
+            return crossing_json(ident, *away)
         task = self.slot(ident)
         row = self.core.task(task)
         body = self.world.body(task)
@@ -146,6 +160,8 @@ class View(ClusterView):
 
     def explain(self, ident: str) -> dict[str, Any]:
         """Why the task waits, or why it is where it is."""
+        if (away := self.on_its_way(ident)) is not None:
+            return crossing_explained(ident, away[0])
         return self._explain.task(self.slot(ident))
 
     def profiles(self, task_type: str | None = None, *, with_times: bool = False) -> list[dict[str, Any]]:

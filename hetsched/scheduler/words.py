@@ -201,6 +201,38 @@ class Graphed(Word, frozen=True, array_like=True, tag=15):
     is_cancelled: bool = False
 
 
+class Sent(Word, frozen=True, array_like=True, tag=31):
+    """A parcel for another cell (`cells/letters.py`). `marks`: of its tasks as they were asked for, 8 bytes each."""
+
+    cell: str
+    number: int
+    at_ns: int
+    why: str = ""
+    actor: str = ""
+    tasks: tuple[bytes, ...] = ()
+    marks: tuple[bytes, ...] = ()
+    cancels: tuple[str, ...] = ()
+
+
+class Answered(Word, frozen=True, array_like=True, tag=32):
+    """What that cell did with it: all but `refused` (places in it) are its tasks now, and those are ours for good."""
+
+    cell: str
+    number: int
+    refused: tuple[int, ...] = ()
+
+
+class Heard(Word, frozen=True, array_like=True, tag=33):
+    """Our inbox was dealt with up to `at`. Where a parcel was the next of its `sender`: its number, what was refused of it, and up to which
+    number that one has heard our verdicts."""
+
+    at: str
+    sender: str = ""
+    number: int = 0
+    refused: tuple[int, ...] = ()
+    acked: int = 0
+
+
 AnyWord = (
     Submitted
     | NodeKnown
@@ -218,6 +250,9 @@ AnyWord = (
     | Measured
     | Bundled
     | Graphed
+    | Sent
+    | Answered
+    | Heard
 )
 
 encode = msgspec.msgpack.Encoder().encode

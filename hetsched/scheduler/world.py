@@ -12,10 +12,11 @@ import msgspec
 
 from hetsched import wire
 from hetsched._core import NONE, Core, Run
-from hetsched.errors import HetschedError, NotFound
+from hetsched.errors import Elsewhere, HetschedError, NotFound
 from hetsched.model import Task
 from hetsched.scheduler import words
 from hetsched.scheduler.books import Books
+from hetsched.scheduler.cells.letters import Letter
 from hetsched.scheduler.dependencies import Dependencies
 from hetsched.scheduler.membership import membership_env
 from hetsched.scheduler.messages import Event, EventRun, FactRun, Input, Order, QueuedRun, Reply
@@ -25,7 +26,7 @@ from hetsched.scheduler.timers import Timers
 
 
 class World:
-    """One per scheduler; `events`, `orders` and `replies` are emptied every turn. `sessions`: node → session of its link."""
+    """One per scheduler; `events`, `orders`, `replies` and `letters` are emptied every turn. `sessions`: node → session of its link."""
 
     def __init__(self, books: Books, seed: int, epoch: int, ranking: Ranking | None = None) -> None:
         self.books = books
@@ -41,6 +42,7 @@ class World:
         self.events: list[Event | EventRun] = []
         self.orders: list[Order] = []
         self.replies: list[Reply] = []
+        self.letters: list[Letter] = []
         self.capacity_changed = False
         self.arrived = 0
         self._likes: dict[int, tuple[bytes, wire.Start]] = {}
@@ -179,8 +181,11 @@ class World:
 
     # -- small questions
 
-    def unknown(self, ident: str) -> NotFound:
-        """That there is no such task; who names a whole array is told how its tasks are called."""
+    def unknown(self, ident: str) -> NotFound | Elsewhere:
+        """That there is no such task, or where it is; who names a whole array is told how its tasks are called."""
+        away = self.books.crossings.away.get(ident)
+        if away is not None:
+            return Elsewhere(f"task {ident} is in cell {away.cell}", cell=away.cell)
         is_array = self.core.find(f"{ident}-0".encode()) != NONE
         return NotFound(
             f"no task {ident}" + (f": that is an array, its tasks are {ident}-0 and so on" if is_array else "")

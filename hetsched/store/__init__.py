@@ -10,7 +10,7 @@ Several daemons on one store: `open` raises Led for all but one, and they follow
 Inside, from the face to the bytes: `base` (the promises) · `journal` (all of it together) · `appender` (the lane) · `frame`,
 `frames`, `snapshot`, `identity` (formats) · `follower`, `succession` (standbys, and who leads) · `archive`, `surgery` (without a
 daemon) · `backend` (the inner seam) · `redis`, `redis_link`, `redis_succession`,
-`primary`, `sentinel`, `cluster`, `head`, `scripts`, `embedded`, `server`, `launcher`, `memory`.
+`primary`, `sentinel`, `cluster`, `head`, `post` (between cells), `scripts`, `embedded`, `server`, `launcher`, `memory`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import msgspec
 
 from hetsched.config import Config
 from hetsched.errors import ConfigError, NotFound
@@ -49,6 +51,7 @@ from hetsched.store.follower import Follower, Outrun
 from hetsched.store.identity import DirectoryLock, Identity, holder_of
 from hetsched.store.journal import Journal
 from hetsched.store.memory import Faults, MemoryBackend, MemoryServer
+from hetsched.store.post import Entry, Post
 from hetsched.store.redis import RedisBackend, connection_pool
 from hetsched.store.scripts import Keys
 from hetsched.store.sentinel import SentinelBackend
@@ -58,6 +61,7 @@ __all__ = [
     "START",
     "DirectoryBusy",
     "Durability",
+    "Entry",
     "Faults",
     "FileDamaged",
     "Follower",
@@ -73,6 +77,7 @@ __all__ = [
     "Opened",
     "Outrun",
     "Position",
+    "Post",
     "Regressed",
     "SnapshotLost",
     "Standby",
@@ -80,6 +85,7 @@ __all__ = [
     "StoreStats",
     "memory_store",
     "open_archive",
+    "open_post",
     "open_store",
     "without_secrets",
 ]
@@ -109,6 +115,16 @@ async def open_store(url: str, data_dir: Path, config: Config, *, name: str = ""
     except BaseException:
         lock.release()
         raise
+
+
+def open_post(url: str, data_dir: Path, config: Config) -> Post:
+    """Of `store.cell`, over the store at `url`; nothing is reached yet. Raises ConfigError."""
+
+    def reach(cell: str) -> RedisBackend:
+        store = msgspec.structs.replace(config.store, cell=cell)
+        return backend_of(url, data_dir, msgspec.structs.replace(config, store=store))
+
+    return Post(config.store.cell, reach)
 
 
 def memory_store(server: MemoryServer, config: Config) -> Store:

@@ -5,7 +5,7 @@ lane, under the same id. Appends have a connection of their own (`redis_link.py`
 
 The user in the URL needs, on keys `{hetsched}:*` (of a cell `{hetsched:NAME}:*`): EVAL, EVALSHA, SCRIPT LOAD, HGETALL, HMGET, HGET, HSET,
 HDEL, HINCRBY, EXISTS, XADD, XRANGE, XTRIM, SET, GET, UNLINK, DEL, PEXPIRE, TIME, with `store.durability = "replicated"` WAIT, for
-`journal truncate` XDEL and XSETID, on a cluster CLUSTER INFO and CLUSTER SLOTS; better also INFO and CONFIG GET.
+`journal truncate` XDEL and XSETID, on a cluster CLUSTER INFO and CLUSTER SLOTS, between cells XREAD; better also INFO and CONFIG GET.
 """
 
 from __future__ import annotations
@@ -182,6 +182,10 @@ class RedisBackend:
     async def close(self) -> None:
         await self._client.aclose()
         await self._pool.disconnect()
+
+    async def do(self, *command: Any) -> Any:
+        """One command, its answer as it comes. Raises Unreachable and StoreLost; it may then have happened."""
+        return await self._do(*command)
 
     # ------------------------------------------------------------------ inside
 

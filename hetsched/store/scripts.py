@@ -8,6 +8,8 @@ All keys share one hash tag, so on a cluster they lie in one slot and a script m
     {hetsched}:snapshot:NAME:INDEX   chunks
     {hetsched}:leader      hash with a time to live: holder, card (JSON)
     {hetsched}:standbys    hash: holder → milliseconds of the server's clock, space, card
+    {hetsched:NAME}:inbox  stream: letters from other cells, fields `from` and `letter` (`post.py`)
+    {hetsched:NAME}:digest what the cell tells of itself; the names of all cells are in the hash {hetsched:cells}:names
 
 A script runs alone and reaches the server's file as one transaction, so head and stream never disagree. Promise: whatever is
 resent, reordered or comes from a deposed daemon, the stream holds each (epoch, seq) once, without gaps.
@@ -32,6 +34,8 @@ class Keys:
         self.journal = f"{self.tag}:journal"
         self.leader = f"{self.tag}:leader"
         self.standbys = f"{self.tag}:standbys"
+        self.inbox = f"{self.tag}:inbox"
+        self.digest = f"{self.tag}:digest"
 
     def chunk(self, name: str, index: int) -> str:
         """Of a snapshot."""
@@ -39,6 +43,7 @@ class Keys:
 
 
 WHOLE = Keys("")
+NAMES = "{hetsched:cells}:names"
 
 
 def without_shebang(script: str) -> str:

@@ -28,6 +28,7 @@ class TestAgent:
         self.logs: dict[str, bytes] = {}
         self.welcome: wire.Welcome | None = None
         self.patience_s = 5.0
+        self.cell = ""
 
     async def __aenter__(self) -> TestAgent:
         self._session = aiohttp.ClientSession()
@@ -42,7 +43,7 @@ class TestAgent:
         readings = tuple(
             wire.DeviceReading(device.id, "healthy", utilization_percent=42.0) for device in self.node.devices
         )
-        await self.say(wire.Hello(wire.PROTOCOL, self.node, tuple(attempts), readings, 0, "", "test"))
+        await self.say(wire.Hello(wire.PROTOCOL, self.node, tuple(attempts), readings, 0, "", "test", cell=self.cell))
         self._listening = asyncio.create_task(self._listen())
         try:
             await self.until(lambda: self.welcome, self.patience_s)

@@ -88,6 +88,7 @@ def load_copy(image: Image) -> Scheduler:
     policy = image.config.policy
     scorers = _scorers(tuple(policy.scorers)) if policy.scorers else None
     scheduler = Scheduler(image.config, seed=image.seed, epoch=image.epoch, books=books, scorers=scorers)
+    scheduler.clerk.own = ""  # from a copy nothing goes anywhere
     scheduler.adopt(image.derived)
     scheduler.world.now_ns = books.now_ns
     return scheduler
