@@ -88,12 +88,13 @@ class Office:
         await self._post.close()
 
     async def lead(self, daemon: Daemon) -> None:
-        """Before anybody is served: hear of the others, so that nobody is kept who could only be served there. Then carry letters."""
+        """Before anybody is served: tell the others who leads, and hear of them, so that nobody is kept who could only be served there.
+        Then carry letters."""
+        self._daemon = daemon
         try:
             await self._look()
         except (Unreachable, StoreLost) as error:
             log.warning("leading cell %s without having heard of all others: %s", self.own, error)
-        self._daemon = daemon
         self._declare_gauges(daemon)
         daemon.carry = self._carry
         daemon.turns.tell(self._heard())
