@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 STAMP_VENV := $(VENV)/.stamp-venv
 STAMP_INSTALL := $(VENV)/.stamp-install
 STAMP_CORE := $(VENV)/.stamp-core
-CORE_SOURCES := setup.py $(wildcard hetsched/_core.pyx hetsched/_core.pxd hetsched/_core/* hetsched/agent/shim/c/*) hetsched/_scan.pyx
+CORE_SOURCES := setup.py $(wildcard hetsched/_core.pyx hetsched/_core.pxd hetsched/_core/* hetsched/agent/shim/c/*) hetsched/_scan.pyx $(wildcard hetsched/_scan/*)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .PHONY: help setup demo test checked faults slow bench lint format clean distclean

@@ -40,7 +40,13 @@ core = Extension(
     define_macros=[("HETSCHED_CHECKED", "1" if CHECKED else "0")],
 )
 
-scan = Extension("hetsched._scan", ["hetsched/_scan.pyx"], extra_compile_args=["-O3", *(["-g"] if CHECKED else [])])
+scan = Extension(
+    "hetsched._scan",
+    ["hetsched/_scan.pyx"],
+    depends=sorted(str(path) for path in Path("hetsched/_scan").glob("*.pxi")),
+    extra_compile_args=["-O3", *(["-g"] if CHECKED else [])],
+    define_macros=[("_GNU_SOURCE", "1")],  # memmem
+)
 
 # A program, not a module: what runs once a task should weigh nothing. It lies beside the modules, in wheels too.
 spawner = Extension(

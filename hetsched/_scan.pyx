@@ -10,7 +10,8 @@ bytes around it mean the same. Why a table of our own: it is bounded, four place
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp, memcpy
+from libc.stdio cimport snprintf
+from libc.string cimport memchr, memcmp, memcpy
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
@@ -167,17 +168,20 @@ cdef class Recall:
 
     def one(self, bytes body, Py_ssize_t begin=0, Py_ssize_t end=-1):
         """(value, id or b"") of a body that is one object; None where it is not for this path."""
-        cdef const uint8_t* data = body
         cdef Span span
-        cdef int place
         if end < 0 or end > len(body):
             end = len(body)
-        begin = spaces_end(data, begin, end)
-        if not find_object(data, begin, end, False, &span) or spaces_end(data, span.end, end) != end:
-            return None
-        place = self._find(data, &span)
-        value = self.values[place] if place >= 0 else self._read(body, &span)
+        value = self._one(body, begin, end, &span)
         return None if value is None else (value, body[span.hole:span.hole_end])
+
+    cdef object _one(self, bytes body, Py_ssize_t begin, Py_ssize_t end, Span* span):
+        cdef const uint8_t* data = body
+        cdef int place
+        begin = spaces_end(data, begin, end)
+        if not find_object(data, begin, end, False, span) or spaces_end(data, span.end, end) != end:
+            return None
+        place = self._find(data, span)
+        return self.values[place] if place >= 0 else self._read(body, span)
 
     def many(self, bytes body, Py_ssize_t most, bint lines=False):
         """(values, counts, which, ids) of a JSON list (or of lines of JSON) of at most `most` objects: the different values, how many tasks
@@ -281,3 +285,6 @@ cdef class Recall:
             self.values[place] = value
             self.table[place] = Place(hashed, 0, 0, <uint32_t> len(before), <uint32_t> (len(before) + len(after)))
         return value
+
+
+include "_scan/singles.pxi"

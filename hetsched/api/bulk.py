@@ -8,10 +8,11 @@ from __future__ import annotations
 import msgspec
 from aiohttp import web
 
+from hetsched._scan import Recognised
 from hetsched.api import body as bodies
 from hetsched.api.accepted import Body, accepted, nothing_accepted, place_of_items
 from hetsched.api.call import Call
-from hetsched.api.known import Recognised, may_submit
+from hetsched.api.known import may_submit
 from hetsched.errors import Problem
 from hetsched.model import Submission, parse_task
 from hetsched.model.read_submission import LONGEST_ID

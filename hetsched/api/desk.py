@@ -16,15 +16,15 @@ from hetsched.errors import Unavailable
 from hetsched.model import Qos
 
 if TYPE_CHECKING:
+    from hetsched._scan import Filling
     from hetsched.config import Config
     from hetsched.daemon.auth import Tokens
     from hetsched.daemon.cells import Office
     from hetsched.daemon.daemon import Daemon
-    from hetsched.daemon.inbox import Asker
     from hetsched.daemon.safe import SafeMode
     from hetsched.daemon.standby import Standby
     from hetsched.model import TaskDefaults
-    from hetsched.scheduler.messages import Array, Bundle, Known, Submit, SubmitGraph
+    from hetsched.scheduler.messages import Array, Bundle, Submit, SubmitGraph
 
 
 class Taker(Protocol):
@@ -39,14 +39,14 @@ class Taker(Protocol):
     async def submit(self, item: Submit | Bundle | Array | SubmitGraph, tasks: int) -> Any:
         """Submit that many tasks; the answer, once it is durable."""
 
-    def ask_single(self, known: Known, ident: bytes, actor: str, asker: Asker) -> None:
-        """Submit one task; `asker` is answered."""
+    def filling(self) -> Filling:
+        """A bundle for single tasks that may grow; their askers are answered."""
 
 
 class Desk:
     """`hosts`: names accepted in the Host header, None = any. `state`: recovering, ready, safe, standing by, handing over or stopping;
     `safe`: why it is safe mode. `leader`: the address that a refusal names, None = not known. `changed`: called when any of this changed.
-    `cells`: those of a cluster that is parted."""
+    `taker`: who takes submissions now, if anybody does. `cells`: those of a cluster that is parted."""
 
     def __init__(self, config: Config, tokens: Tokens, *, hosts: frozenset[str] | None, insecure: bool) -> None:
         self.config = config
@@ -60,13 +60,9 @@ class Desk:
         self.cells: Office | None = None
         self.state = "recovering"
         self.changed: Callable[[], None] = lambda: None
+        self.taker: Taker | None = None
         self._successor: str | None = None
         self._memory: Memory | None = None
-
-    @property
-    def taker(self) -> Taker | None:
-        """Who takes submissions now, if anybody does."""
-        return self.daemon if self.state == "ready" else None
 
     def recover(self) -> None:
         """Reading the journal to lead: 503 to everybody."""
@@ -96,6 +92,7 @@ class Desk:
 
     def _become(self, state: str) -> None:
         self.state = state
+        self.taker = self.daemon if state == "ready" else None
         self.changed()
 
     @property

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
+from hetsched._scan import Head
 from hetsched.api.body import JSON, media_of
 from hetsched.api.desk import Desk
-from hetsched.daemon.auth import Token
 from hetsched.errors import HetschedError
 
 LINE = b"POST /v1/schedule HTTP/1.1\r\n"
@@ -24,15 +22,6 @@ MOST_KEPT = 1024
 _HEADER = re.compile(rb"([A-Za-z-]{1,32}): ?([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
 _IGNORED = frozenset((b"accept", b"accept-encoding", b"accept-language", b"user-agent"))
 _NEEDED = frozenset((b"host", b"authorization", b"content-type", b"content-length"))
-
-
-class Head(msgspec.Struct, frozen=True):
-    """`length`: bytes of the body. `token`: who asks; it carries the scope `submit`."""
-
-    length: int
-    token: Token
-    is_free: bool
-    """The token may submit whatever it likes."""
 
 
 class Heads:
@@ -72,4 +61,4 @@ class Heads:
             token.require("submit")
         except HetschedError:
             return None
-        return Head(int(length), token, not token.queues and token.allows("immediate"))
+        return Head(int(length), token, token.name, not token.queues and token.allows("immediate"))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from hetsched._scan import Recall
+from hetsched._scan import Recall, Recognised
 from hetsched.daemon.auth import Token
 from hetsched.errors import Forbidden, Problem
 from hetsched.model import Qos, Task, TaskDefaults, parse_json, parse_task, task_to_json
@@ -21,19 +21,6 @@ from hetsched.scheduler.messages import Known
 PLACES = 8192
 LONGEST_SKELETON = 2048
 """Bytes; so all that is remembered has at most 16 MB. Longer bodies are read every time."""
-
-
-class Recognised(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """`known`: for the scheduler. `lane`, and `request` behind the id: for the answer."""
-
-    known: Known
-    lane: bytes
-    request: bytes
-
-    @property
-    def is_critical(self) -> bool:
-        """Its answer holds its placement."""
-        return self.known.task.qos is Qos.critical
 
 
 class Memory:
@@ -78,7 +65,7 @@ class Memory:
         before, _, after = request.partition(b'"0"')
         assert before == b'{"id":'
         lane = b"immediate" if task.qos in self._immediate else b"batch"
-        return Recognised(known=known, lane=lane, request=b'"' + after)
+        return Recognised(known, lane, b'"' + after, task.qos is Qos.critical)
 
 
 def _is_all_but_the_id(raw: object, before: bytes, ident: bytes, after: bytes) -> bool:

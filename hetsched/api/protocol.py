@@ -19,8 +19,8 @@ import msgspec
 from aiohttp import StreamReader, web
 from aiohttp.web_protocol import RequestHandler
 
+from hetsched._scan import Lane
 from hetsched.api.fast import Counter as FastCounter
-from hetsched.api.fast import Lane
 from hetsched.api.heads import END, LINE
 from hetsched.api.problem import MEDIA_TYPE, plain, refuse
 
@@ -110,6 +110,7 @@ class Door(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._lane.connect(cast(asyncio.WriteTransport, transport).write)
         address = address_of(transport) if self._handed is None else self._handed.address
         if not self._doorman.enter(address):
             self.turn_away_one_of_many(address)
@@ -121,6 +122,7 @@ class Door(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._head_came()
+        self._lane.connect(None)
         if self._address is not None:
             self._doorman.leave(self._address)
             self._address = None
@@ -136,7 +138,7 @@ class Door(RequestHandler):
         says good-bye in its own words, and a node must not stand as ready until the next pull finds nobody there.
         """
         if self._lane.open or self._held:
-            self._ended = self.transport is not None and not self._is_tls()
+            self._ended = self._lane.is_waited_for = self.transport is not None and not self._is_tls()
             return self._ended
         is_stream = self._streaming is not None or self._payload_parser is not None
         if self._is_idle() or is_stream or self.transport is None:
@@ -162,15 +164,14 @@ class Door(RequestHandler):
             self.close()
 
     def data_received(self, data: bytes) -> None:
-        if self._held or self._is_full():
+        if self._held or (self._paused and self._is_full()):
             self._hold(data)
         elif self._is_between():
             taken = self._lane.take(data)
-            if taken:
+            if taken and self._head_timer is not None:
                 self._head_came()
             if taken < len(data):
-                rest = data[taken:] if taken else data
-                self._hold(rest) if self._lane.open else self._to_aiohttp(rest)
+                self._not_taken(data[taken:] if taken else data)
         elif self._owed == 0 and data.startswith(LINE) and not (self._close or self._force_close or self._upgraded):
             self._hold(data)
             self._loop.call_soon(self._look_again, LOOKS)
@@ -179,10 +180,18 @@ class Door(RequestHandler):
 
     # ------------------------------------------------------------------ the fast path's side
 
+    def _not_taken(self, rest: bytes) -> None:
+        """By the lane, at the beginning of a request."""
+        if self._lane.open:
+            self._hold(rest)
+        else:
+            self._to_aiohttp(rest)
+
     def _is_between(self) -> bool:
         """All that aiohttp was given is answered, and it ended where a request ends."""
-        is_idle = self._is_idle() or self._request_count == 0
-        return self._owed == 0 and is_idle and not (self._close or self._force_close or self._upgraded)
+        if self._owed or self._close or self._force_close or self._upgraded:
+            return False
+        return self._request_count == 0 or self._is_idle()
 
     def _look_again(self, looks: int) -> None:
         """aiohttp has answered and takes some rounds of the loop to notice; a quick client's next request need not go its way for that."""
@@ -197,15 +206,16 @@ class Door(RequestHandler):
 
     def _hold(self, data: bytes) -> None:
         self._held += data
+        self._lane.is_waited_for = True
         if len(self._held) > MOST_HELD and not self._is_held_back and self.transport is not None:
             self._is_held_back = True
             self.transport.pause_reading()
 
-    def say(self, data: bytes) -> None:
-        """Answers of the lane."""
-        if self.transport is not None:
-            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-            cast(asyncio.WriteTransport, self.transport).write(data)
+    def _process_keepalive(self) -> None:
+        """aiohttp's timer; it does not know when the lane said something last."""
+        last_s = self._lane.said_s + self._keepalive_timeout
+        self._next_keepalive_close_time = max(self._next_keepalive_close_time, last_s)
+        super()._process_keepalive()
 
     def lane_is_empty(self) -> None:
         """All its answers are out."""
@@ -215,6 +225,7 @@ class Door(RequestHandler):
     def _go_on(self, take: Callable[[bytes], None]) -> None:
         """With what was held back."""
         held, self._held = self._held, b""
+        self._lane.is_waited_for = self._ended
         if self._is_held_back and self.transport is not None:
             self._is_held_back = False
             self.transport.resume_reading()

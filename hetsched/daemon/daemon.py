@@ -90,7 +90,7 @@ class Daemon:
             self._refuse_if_full,
             "" if safe is None else safe.refusal,
         )
-        self.ask_single = self.turns.ask_single
+        self.filling = self.turns.filling
         batch = config.batch
         self.tuner = Tuner(batch.latency, min(batch.min_wait, batch.max_wait), batch.max_wait)
         self._flushes = 0

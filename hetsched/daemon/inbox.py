@@ -6,69 +6,14 @@ it would keep the daemon full. The bound counts tasks, not requests, because an 
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from hetsched.errors import HetschedError, TooBusy
-from hetsched.model import Qos
-from hetsched.scheduler.messages import Bundle, BundleReply, Input, Known
+from hetsched._scan import Filling
+from hetsched.errors import TooBusy
+from hetsched.scheduler.messages import Bundle, Input
 
 RETRY_AFTER_S = 1.0
 
 MOST_IN_BUNDLE = 8192
 """Single tasks that ride together; the next ones begin another bundle."""
-
-
-class Asker(Protocol):
-    """Who submitted a single task by `ask_single`. Told once for each, in order, then `told` once a turn."""
-
-    def answered(self, reply: BundleReply, index: int) -> None: ...
-
-    def failed(self, error: HetschedError) -> None: ...
-
-    def told(self) -> None: ...
-
-
-def answer_all(askers: list[Asker], reply: BundleReply) -> None:
-    """Each his own."""
-    for index, asker in enumerate(askers):
-        asker.answered(reply, index)
-    for asker in set(askers):
-        asker.told()
-
-
-def fail_all(askers: list[Asker], error: HetschedError) -> None:
-    """All the same."""
-    for asker in askers:
-        asker.failed(error)
-    for asker in set(askers):
-        asker.told()
-
-
-class Filling:
-    """A bundle of singles that further ones may join. `askers`: who waits for each. `is_urgent`: one of them is critical."""
-
-    __slots__ = ("_places", "askers", "bundle", "is_urgent")
-
-    def __init__(self, ticket: int) -> None:
-        self.bundle = Bundle(ticket=ticket, known=[], which=bytearray(), counts=[], ids=[], single=True, actors=[])
-        self.askers: list[Asker] = []
-        self.is_urgent = False
-        self._places: dict[int, int] = {}  # identity of a Known → its place in the bundle, which keeps it alive
-
-    def add(self, known: Known, ident: bytes, actor: str, asker: Asker) -> None:
-        """One more."""
-        bundle = self.bundle
-        at = self._places.get(id(known))
-        if at is None:
-            at = self._places[id(known)] = len(bundle.known)
-            bundle.known.append(known)
-            bundle.counts.append(0)
-            self.is_urgent = self.is_urgent or known.task.qos is Qos.critical
-        bundle.counts[at] += 1
-        bundle.which.extend(at.to_bytes(2, "little"))
-        bundle.ids.append(ident)
-        bundle.actors.append(actor)
-        self.askers.append(asker)
 
 
 class Inbox:
@@ -77,7 +22,7 @@ class Inbox:
 
     def __init__(self, limit_tasks: int) -> None:
         self.limit_tasks = limit_tasks
-        self.waiting_tasks = 0
+        self._waiting_tasks = 0  # without those of `filling`
         self.refused = 0
         self.fast_total = 0
         self.filling: Filling | None = None
@@ -86,10 +31,23 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._inputs)
 
+    @property
+    def waiting_tasks(self) -> int:
+        """Tasks that were submitted and not yet taken."""
+        return self._waiting_tasks + self.singles()
+
     def put(self, item: Input) -> None:
         """Always taken."""
+        self.seal()
         self._inputs.append(item)
-        self.filling = None
+
+    def seal(self) -> None:
+        """Singles that come from now on begin another bundle."""
+        if self.filling is not None:
+            self.filling.seal()
+            self.fast_total += len(self.filling)
+            self._waiting_tasks += len(self.filling)
+            self.filling = None
 
     def put_tasks(self, item: Input, tasks: int) -> None:
         """A submission of that many tasks; raises TooBusy when they do not fit in any more."""
@@ -97,15 +55,19 @@ class Inbox:
         self.put(item)
 
     def fill(self, ticket: int) -> Filling:
-        """A new bundle for singles; `make_room` is the caller's to call for each."""
-        filling = Filling(ticket)
+        """A new bundle for singles, with room for as many as may wait; raises TooBusy."""
+        self.seal()
+        waiting = self._waiting_tasks
+        if waiting >= self.limit_tasks:
+            raise self._too_busy()
+        filling = Filling(singles_bundle(ticket), min(MOST_IN_BUNDLE, self.limit_tasks - waiting))
         self.put(filling.bundle)
         self.filling = filling
         return filling
 
     def singles(self) -> int:
         """In the bundle that is being filled."""
-        return 0 if self.filling is None else len(self.filling.askers)
+        return 0 if self.filling is None else len(self.filling)
 
     def may_grow(self, crowd: int) -> bool:
         """Nothing waits but a bundle of fewer singles than that, none of them urgent."""
@@ -114,16 +76,25 @@ class Inbox:
 
     def make_room(self, tasks: int) -> None:
         """Count them in; raises TooBusy."""
-        if self.waiting_tasks and self.waiting_tasks + tasks > self.limit_tasks:
-            self.refused += 1
-            raise TooBusy(
-                f"{self.waiting_tasks} tasks wait to be taken in, and {self.limit_tasks} may", retry_after=RETRY_AFTER_S
-            )
-        self.waiting_tasks += tasks
+        waiting = self.waiting_tasks
+        if waiting and waiting + tasks > self.limit_tasks:
+            raise self._too_busy()
+        self._waiting_tasks += tasks
+
+    def _too_busy(self) -> TooBusy:
+        self.refused += 1
+        return TooBusy(
+            f"{self.waiting_tasks} tasks wait to be taken in, and {self.limit_tasks} may", retry_after=RETRY_AFTER_S
+        )
 
     def take(self) -> list[Input]:
         """Everything, for one turn."""
+        self.seal()
         inputs, self._inputs = self._inputs, []
-        self.waiting_tasks = 0
-        self.filling = None
+        self._waiting_tasks = 0
         return inputs
+
+
+def singles_bundle(ticket: int) -> Bundle:
+    """An empty one."""
+    return Bundle(ticket=ticket, known=[], which=bytearray(), counts=[], ids=[], single=True, actors=[])

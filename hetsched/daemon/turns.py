@@ -12,14 +12,18 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from hetsched._scan import Filling, answer_all, fail_all
 from hetsched.daemon.clock import Clock
-from hetsched.daemon.inbox import MOST_IN_BUNDLE, Asker, Inbox, answer_all, fail_all
+from hetsched.daemon.inbox import Inbox
 from hetsched.errors import HetschedError, Unavailable
-from hetsched.scheduler.messages import Input, Known, Reply, Turn
+from hetsched.scheduler.messages import Input, Reply, Turn
+
+if TYPE_CHECKING:
+    from hetsched._scan import Asker
 
 IN_FLIGHT = 4
 """Appends on their way at once. More would only lengthen the tail: the server fsyncs once per round of its loop anyway."""
@@ -127,22 +131,18 @@ class TurnLoop:
         finally:
             self._tickets.pop(ticket, None)
 
-    def ask_single(self, known: Known, ident: bytes, actor: str, asker: Asker) -> None:
-        """One task into the next turn, together with all others that come until then; `asker` is answered once it is durable. Raises
-        TooBusy and Unavailable as `ask` does."""
-        if self._closing or self._failure is not None:
-            self._refuse_if_over()
-        inbox = self.inbox
-        filling = inbox.filling
-        if filling is None or len(filling.askers) >= MOST_IN_BUNDLE:
+    def filling(self) -> Filling:
+        """A bundle for single tasks, of the next turn, that may grow; its askers are answered once it is durable. Raises TooBusy and
+        Unavailable as `ask` does."""
+        self._refuse_if_over()
+        filling = self.inbox.filling
+        if filling is None or not filling.may_grow:
             self._admit()
             self._last_ticket += 1
-            filling = inbox.fill(self._last_ticket)
+            filling = self.inbox.fill(self._last_ticket)
             self._askers[self._last_ticket] = filling.askers
             self._due.set()
-        inbox.make_room(1)
-        inbox.fast_total += 1
-        filling.add(known, ident, actor, asker)
+        return filling
 
     async def settled(self) -> None:
         """Until every turn computed so far is durable: what was read before is true then, and will not be taken back."""
@@ -262,6 +262,7 @@ class TurnLoop:
 
     def _forsake(self) -> None:
         """Whoever still waits is told that nobody knows."""
+        self.inbox.seal()
         for taken in self._unreleased:
             taken.released.set_exception(self._unknown())
             taken.released.exception()  # seen: nobody may be waiting

@@ -22,6 +22,8 @@ from hetsched.api.protocol import LOOKS, Door, address_of, size_of_request
 from hetsched.front.baton import Came
 from hetsched.front.tunnel import tunnel
 
+LOOK_AGAIN_S = 0.01
+
 
 class Porter(Protocol):
     """What a door needs of its front end."""
@@ -76,14 +78,15 @@ class FrontDoor(Door):
             self._hold(data)
         else:
             taken = self._lane.take(data)
-            if taken:
+            if taken and self._head_timer is not None:
                 self._head_came()
             if taken < len(data):
-                rest = data[taken:] if taken else data
-                self._hold(rest) if self._lane.open else self._other(rest)
+                self._not_taken(data[taken:] if taken else data)
 
-    def _other(self, data: bytes) -> None:
-        """What the lane does not take, at the beginning of a request."""
+    def _not_taken(self, data: bytes) -> None:
+        if self._lane.open:
+            self._hold(data)
+            return
         size = size_of_request(data) if self._porter.takes and is_ours(data) else None
         if size is None:
             self._leave(data)
@@ -105,6 +108,8 @@ class FrontDoor(Door):
                 self._go_on(self.data_received)
         elif looks:
             self._loop.call_soon(self._look_again, looks - 1)
+        elif self._held and self.transport is not None:  # it reads on in a body that it has refused
+            self._loop.call_later(LOOK_AGAIN_S, self._look_again, 0)
 
     def _hold(self, data: bytes) -> None:
         super()._hold(data)

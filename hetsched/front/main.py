@@ -62,10 +62,6 @@ class FrontDesk(Desk):
         self._refusal: HetschedError | None = None
         self.hear(welcome.standing)
 
-    @property
-    def taker(self) -> Taker | None:
-        return self._office if self._refusal is None else None
-
     def taking(self) -> Taker:
         if self._refusal is not None:
             raise self._refusal
@@ -76,6 +72,7 @@ class FrontDesk(Desk):
         self.state = standing.state
         self._office.durability = standing.durability
         self._refusal = None if standing.refusal is None else standing.refusal.error()
+        self.taker = self._office if self._refusal is None else None
         self.tokens = Tokens(standing.tokens)
 
 

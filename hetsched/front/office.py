@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hetsched.daemon.inbox import MOST_IN_BUNDLE, Asker, Filling, answer_all, fail_all
+from hetsched._scan import Filling, answer_all, fail_all
+from hetsched.daemon.inbox import MOST_IN_BUNDLE, singles_bundle
 from hetsched.front import messages as say
 from hetsched.front.line import Line
 from hetsched.model import TaskDefaults
 from hetsched.scheduler.messages import Array, ArrayReply, Bundle, BundleReply, Known, Submit, SubmitGraph
+
+if TYPE_CHECKING:
+    from hetsched._scan import Asker
 
 COUNT_EVERY_S = 0.5
 
@@ -37,16 +41,16 @@ class Office:
 
     # ------------------------------------------------------------------ asking
 
-    def ask_single(self, known: Known, ident: bytes, actor: str, asker: Asker) -> None:
-        """As `TurnLoop.ask_single`."""
+    def filling(self) -> Filling:
+        """As `TurnLoop.filling`; the bundle leaves when everybody whose bytes are there has been read."""
         filling = self._filling
-        if filling is None or len(filling.askers) >= MOST_IN_BUNDLE:
+        if filling is None or not filling.may_grow:
             self._send_filling()
             self._last_ticket += 1
-            filling = self._filling = Filling(self._last_ticket)
+            filling = self._filling = Filling(singles_bundle(self._last_ticket), MOST_IN_BUNDLE)
             self._askers[self._last_ticket] = filling.askers, filling.bundle.ids
             asyncio.get_running_loop().call_soon(self._send_filling)
-        filling.add(known, ident, actor, asker)
+        return filling
 
     async def submit(self, item: Submit | Bundle | Array | SubmitGraph, tasks: int) -> Any:
         """As `Daemon.submit`."""
@@ -73,6 +77,10 @@ class Office:
     def _send_filling(self) -> None:
         filling, self._filling = self._filling, None
         if filling is not None:
+            filling.seal()
+            if not filling.askers:
+                self._askers.pop(filling.bundle.ticket)
+                return
             actors = filling.bundle.actors
             one = actors[0]
             same = actors.count(one) == len(actors)

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from hetsched.daemon.turns import LEAST_CROWD, LINGER_S
+from hetsched.daemon.turns import LEAST_CROWD, LINGER_S, TurnLoop
 from hetsched.errors import HetschedError, StoreLost, TooBusy, Unavailable
-from hetsched.model import parse_task
+from hetsched.model import Qos, parse_task
 from hetsched.scheduler.bundles import known_of
 from hetsched.scheduler.messages import Bundle, BundleReply, Known
 from tests.daemon.fakes import Echo, until
@@ -20,6 +20,10 @@ def kind(**more: object) -> Known:
     known = known_of(parse_task({"resources": {"cpu": 1}, **more}))
     assert known is not None
     return known
+
+
+def ask(loop: TurnLoop, known: Known, ident: bytes, actor: str, client: Client) -> None:
+    loop.filling().add(known, ident, actor, client, known.task.qos is Qos.critical)
 
 
 class Client:
@@ -42,9 +46,9 @@ async def test_singles_of_a_moment_are_one_bundle_among_what_else_was_heard() ->
     usual, other, ann, bob = kind(), kind(priority=1), Client(), Client()
     async with running(at_once=False) as world:
         for ident, known, client in [(b"a", usual, ann), (b"b", other, bob), (b"c", usual, ann)]:
-            world.loop.ask_single(known, ident, client.__class__.__name__, client)
+            ask(world.loop, known, ident, client.__class__.__name__, client)
         world.loop.tell(Echo())
-        world.loop.ask_single(usual, b"d", "", ann)
+        ask(world.loop, usual, b"d", "", ann)
         await until(lambda: world.journal.waiting)
         first, echo, last = world.scheduler.steps[0]
         assert isinstance(first, Bundle) and isinstance(echo, Echo) and isinstance(last, Bundle)
@@ -59,20 +63,20 @@ async def test_singles_of_a_moment_are_one_bundle_among_what_else_was_heard() ->
 async def test_a_full_inbox_refuses_the_next_single() -> None:
     async with running(limit_tasks=2) as world:
         for ident in (b"a", b"b"):
-            world.loop.ask_single(kind(), ident, "", Client())
+            ask(world.loop, kind(), ident, "", Client())
         with pytest.raises(TooBusy):
-            world.loop.ask_single(kind(), b"c", "", Client())
+            ask(world.loop, kind(), b"c", "", Client())
 
 
 async def test_who_waits_when_the_journal_is_lost_is_told_that_nobody_knows() -> None:
     client = Client()
     async with running(at_once=False) as world:
-        world.loop.ask_single(kind(), b"a", "", client)
+        ask(world.loop, kind(), b"a", "", client)
         await until(lambda: world.journal.waiting)
         world.journal.waiting[0].set_exception(StoreLost("gone"))
         await until(lambda: client.heard)
         with pytest.raises(Unavailable):
-            world.loop.ask_single(kind(), b"b", "", client)
+            ask(world.loop, kind(), b"b", "", client)
     assert isinstance(client.heard[0], Unavailable) and client.heard[1] == "all"
 
 
@@ -81,9 +85,9 @@ async def test_after_a_crowd_the_next_waits_a_moment_for_company_unless_it_is_ur
     client = Client()
     async with running() as world:
         for number in range(LEAST_CROWD):
-            world.loop.ask_single(kind(), b"%d" % number, "", client)
+            ask(world.loop, kind(), b"%d" % number, "", client)
         await until(lambda: len(client.heard) == LEAST_CROWD + 1)
-        world.loop.ask_single(kind(qos=qos), b"x", "", client)
+        ask(world.loop, kind(qos=qos), b"x", "", client)
         began_s, steps = time.monotonic(), len(world.scheduler.steps)
         while len(world.scheduler.steps) == steps:
             await asyncio.sleep(0)
