@@ -14,6 +14,7 @@ from redis import exceptions as redis_errors
 from redis.asyncio import Redis
 
 from hetsched.config import Config
+from hetsched.doctor import cluster
 from hetsched.doctor.check import Check, fail, ok, warn
 from hetsched.errors import ConfigError
 from hetsched.store import without_secrets
@@ -33,6 +34,8 @@ def checks(config: Config, data_dir: Path, store_url: str) -> Iterator[Check]:
         yield from _file(data_dir)
     elif scheme in ASKABLE:
         yield from _served(config, store_url)
+    elif scheme == "redis+cluster":
+        yield from cluster.checks(config, store_url)
     elif scheme == "memory":
         yield warn("store", "memory: nothing outlives the daemon", "store.url = embedded: keeps it on disk")
     else:

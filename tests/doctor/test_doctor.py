@@ -12,6 +12,7 @@ import pytest
 from hetsched.cli import main
 from hetsched.doctor import Check, Verdict, isolation, journal, machine, serving
 from tests.daemon.process import DaemonProcess
+from tests.store.clustered import Cluster
 from tests.store.helpers import Server, config, opened_store
 
 
@@ -117,3 +118,25 @@ async def test_a_server_that_may_lose_or_throw_away_is_a_failure_with_the_comman
 def test_a_server_that_is_not_there_is_a_failure() -> None:
     found = by_name(journal.checks(config(), Path("/"), "redis://127.0.0.1:1"))
     assert found["store"].verdict is Verdict.FAIL and "does not answer" in found["store"].found
+
+
+def test_a_cluster_is_fit_where_every_slot_has_a_replica_and_one_that_is_lost_stops_no_other(data_dir: Path) -> None:
+    cluster = Cluster(data_dir)
+    try:
+        cluster.start()
+        settings = config(cell="a", durability="replicated")
+
+        def found() -> dict[str, Check]:
+            return by_name(journal.checks(settings, data_dir, cluster.url))
+
+        assert {check.verdict for check in found().values()} == {Verdict.OK}
+        assert "6 nodes answer, 3 of them primaries" in found()["store"].found
+        primary = cluster.primary_of("a")
+        primary.client.config_set("cluster-require-full-coverage", "yes")
+        cluster.replica_of(primary).kill()
+        after = found()
+        assert after["cluster slot"].verdict is Verdict.FAIL and "with 0 replicas" in after["cluster slot"].found
+        assert after["cluster nodes"].verdict is Verdict.WARN
+        assert after["cluster-require-full-coverage"].verdict is Verdict.WARN
+    finally:
+        cluster.close()
