@@ -101,6 +101,8 @@ class Cluster:
             return False
         if any("fail" in flags for member in living for flags in self._known(member)):
             return False
+        if any(len(served) != 2 for member in living for _, _, *served in member.ask("CLUSTER", "SLOTS")):
+            return False
         primaries = [member for member in living if member.is_primary]
         online = [member.client.info("replication").get("slave0", {}).get("state") for member in primaries]
         return online == ["online"] * 3
