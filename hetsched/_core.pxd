@@ -261,9 +261,10 @@ cdef struct LaneRecord:
     uint8_t qos
     uint8_t is_mixed           # since it was last empty some had another priority or deadline: its order may change with time
     uint32_t tried_at          # where in `tried` of its line, or NONE. Owner: order
-    uint32_t parked_at         # where in `parked_lanes`, or NONE. Owner: order
+    uint32_t parked_at         # where in `parked` of its level, or NONE. Owner: order
     uint32_t stalled_at        # where in `stalled` of its line, or NONE. Owner: order
     uint32_t next_of_shape
+    uint64_t parked_round      # `rounds` when it was parked last. Owner: order
     uint64_t last_sequence     # of the last task of the run
     Slots run                  # tasks in order; those gone from the middle are NONE
     uint32_t run_head          # first that is not gone
@@ -281,6 +282,18 @@ cdef struct LaneEntry:
     uint64_t sequence
     uint32_t rank
     uint32_t lane
+
+
+cdef struct ParkedLane:
+    uint32_t lane
+    uint32_t shape             # its own, so that lanes whose shape is shut are not looked at
+
+
+cdef struct ParkedList:
+    # Lanes of one level whose shape or queue is blocked. Owner: order.
+    ParkedLane* at
+    uint32_t size
+    uint32_t capacity
 
 
 cdef struct LaneHeap:
@@ -571,13 +584,16 @@ cdef struct Tables:
     LaneRecord* lanes
     uint32_t lanes_used
     uint32_t lanes_capacity
+    uint32_t lane_found        # derived: the lane that was asked for last: who leaves it is often the next question
     uint32_t gang_lane_first   # derived: lanes with shape NONE, linked
     LineRecord* lines          # derived: LEVELS a queue
     uint32_t lines_capacity
     Slots active[LEVELS]       # derived: queues with something to try at that level
     Slots stalled[LEVELS]      # derived: queues with something in `stalled` of the line
     int64_t aside_ns           # derived: no parked lane without a start for now is due before this
-    Slots parked_lanes         # derived: lanes whose shape or queue is blocked
+    ParkedList parked[LEVELS]  # derived
+    uint8_t* shut              # derived: by shape, SHUT_*: it fits nowhere. Owner: decide
+    uint32_t shut_capacity
     Slots parked_tasks         # derived: gang members that did not fit, until `frees` moves
     uint64_t parked_frees      # `frees` when parked_tasks was last let go
     uint8_t parked_behind      # one of them was, while nodes were closed for the reservation: they are let go before the next decision

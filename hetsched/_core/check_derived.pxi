@@ -28,7 +28,8 @@ cdef int check_lane(Tables* t, uint32_t slot) except -1:
     hold_that(lane.run.size == 0 or lane.last_sequence == t.tasks[lane.run.at[lane.run.size - 1]].sequence, "a run knows its last", slot)
     hold_that((lane.tried_at != NONE_) + (lane.parked_at != NONE_) == (lane.head != NONE_),
               "a lane with tasks is tried or parked, one without is neither", slot)
-    hold_that(lane.parked_at == NONE_ or t.parked_lanes.at[lane.parked_at] == slot, "a parked lane knows where", slot)
+    hold_that(lane.parked_at == NONE_ or (t.parked[lane.qos].at[lane.parked_at].lane == slot and t.parked[lane.qos].at[lane.parked_at].shape == lane.shape),
+              "a parked lane knows where", slot)
     hold_that(lane.stalled_at == NONE_ or lane.parked_at != NONE_, "who is stalled is parked", slot)
     hold_that(lane.parked_at == NONE_ or lane.stalled_at != NONE_ or lane.no_start_ns >= t.aside_ns, "a parked lane without a start is looked at in time", slot)
     if lane.tried_at != NONE_:

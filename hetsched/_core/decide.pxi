@@ -24,7 +24,7 @@ cdef int64_t decide_once(Tables* t, int levels, bint preempt, int lane) except -
     let_time_tell(t)
     see_scarce(t)
     heal(t)
-    unpark(t)
+    unpark(t, levels)
     stall_those_due(t)
     keep_rooms_above(t, levels)
     t.halted = False
@@ -40,10 +40,15 @@ cdef int64_t decide_once(Tables* t, int levels, bint preempt, int lane) except -
     return placed
 
 
-cdef int unpark(Tables* t) except -1 nogil:
-    """Whoever may fit now comes back."""
-    cdef int64_t at
-    cdef uint32_t lane
+cdef enum:
+    SHUT_NOW = 1
+    SHUT_BEFORE = 2            # when the decision began
+
+
+cdef int unpark(Tables* t, int levels) except -1 nogil:
+    """Whoever may fit now comes back: those of the levels that are decided when it is their turn, for by then most are blocked again."""
+    cdef uint32_t at
+    cdef int qos
     if t.frees != t.parked_frees or t.parked_behind:
         t.parked_frees = t.frees
         t.parked_behind = False
@@ -51,12 +56,68 @@ cdef int unpark(Tables* t) except -1 nogil:
             touch_gang(t, t.tasks[t.parked_tasks.at[at]].gang)
     settle_gangs(t)
     refresh(t)
-    for at in range(<int64_t> t.parked_lanes.size - 1, -1, -1):
-        lane = t.parked_lanes.at[at]
-        if may_try(t, &t.lanes[lane]):
-            unpark_lane(t, lane)
-            try_lane(t, lane)
+    grow(<void**> &t.shut, &t.shut_capacity, 1, t.shapes_used)
+    note_shut(t, SHUT_NOW | SHUT_BEFORE)
+    for qos in range(LEVELS):
+        if not (levels >> qos) & 1 or not comes_late(t):
+            unpark_level(t, qos, SHUT_NOW)
     return 0
+
+
+cdef inline bint comes_late(Tables* t) noexcept nogil:
+    """Nothing depends on whether a lane that is blocked has been tried: not who may stop whom, nor what waits by choice or by its queue."""
+    return t.order != 1 and t.scarce == 0 and not t.has_guarantees and not lends(t)
+
+
+cdef void note_shut(Tables* t, uint8_t bits) noexcept nogil:
+    """Which shapes fit nowhere. One without a column may fit, and gets one when it is tried."""
+    cdef uint32_t tree, at, slot
+    cdef uint8_t* root
+    for at in range(t.shapes_used):
+        t.shut[at] &= ~bits
+    for tree in range(t.trees_used):
+        root = cell_of(&t.trees[tree], t.tree_depth - 1, 0)
+        for at in range(COLUMNS):
+            slot = t.trees[tree].shape[at]
+            if slot != NONE_ and root[at] == 0:
+                t.shut[slot] |= bits
+
+
+cdef int unpark_level(Tables* t, int qos, uint8_t bit) except -1 nogil:
+    """Lanes of the level whose shape was not shut then."""
+    cdef ParkedList* parked = &t.parked[qos]
+    cdef int64_t at
+    cdef uint32_t slot
+    for at in range(<int64_t> parked.size - 1, -1, -1):
+        if t.shut[parked.at[at].shape] & bit:
+            continue
+        slot = parked.at[at].lane
+        if within_limits(t, t.lanes[slot].queue, &t.shapes[t.lanes[slot].shape]) if bit == SHUT_BEFORE else may_try(t, &t.lanes[slot]):
+            unpark_lane(t, slot)
+            try_lane(t, slot)
+    return 0
+
+
+cdef int begin_level(Tables* t, int qos) except -1 nogil:
+    """Who comes back now. Beside a reservation those, too, who would have fitted before its nodes were closed: they may be let onto these."""
+    if not comes_late(t) or t.nodes_used == 0:
+        return 0
+    if t.seats_closed:
+        return unpark_level(t, qos, SHUT_BEFORE)
+    refresh(t)
+    note_shut(t, SHUT_NOW)
+    return unpark_level(t, qos, SHUT_NOW)
+
+
+cdef bint has_untried_behind(Tables* t, uint32_t head, int qos) noexcept nogil:
+    """Some lane of the level is behind this head that might have been tried when the decision began, and was not, because it was blocked by then."""
+    cdef ParkedLane* entry
+    cdef uint32_t at
+    for at in range(t.parked[qos].size):
+        entry = &t.parked[qos].at[at]
+        if not t.shut[entry.shape] & SHUT_BEFORE and t.lanes[entry.lane].parked_round != t.rounds and is_sooner(t, head, t.lanes[entry.lane].head):
+            return True
+    return False
 
 
 cdef bint may_try(Tables* t, LaneRecord* lane) noexcept nogil:
@@ -76,6 +137,7 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
     cdef int64_t placed = 0, more
     cdef uint64_t parks = 0, claimed_parks = 0
     cdef uint32_t lane, head = NONE_
+    begin_level(t, qos)
     while True:
         next_lane(t, qos, &lane)
         if not t.seats_closed and parks != t.parks:
@@ -173,7 +235,7 @@ cdef bint is_behind(Tables* t, uint32_t lane, uint32_t head, int qos) noexcept n
     for below in range(qos + 1, LEVELS):
         if t.waiting[below] > 0:
             return True
-    return False
+    return has_untried_behind(t, head, qos)
 
 
 cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
@@ -196,6 +258,7 @@ cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
         node = wished_node(t, lane_head(t, &t.lanes[lane]), shape)
     count = fit(t, node, shape, pieces, &worst)
     assert count >= 0, "a leaf that is not 0 means that the shape fits"
+    t.lane_found = lane
     do_placed(t, lane_head(t, &t.lanes[lane]), node, code, pieces, count)
     return 1
 
@@ -282,9 +345,9 @@ cdef int claim_in_turn(Tables* t, uint32_t who, uint8_t code) except -1 nogil:
 cdef int gather_hungry(Tables* t, int qos, bint of_equals, Slots* hungry) except -1 nogil:
     """Who is blocked at the level, without those who found no proof since anything changed; `of_equals`: only who may stop those of the level."""
     cdef uint32_t at, lane, task
-    for at in range(t.parked_lanes.size):
-        lane = t.parked_lanes.at[at]
-        if t.lanes[lane].qos == qos and t.lanes[lane].no_proof != t.changes and waits_until(t, &t.lanes[lane]) == 0 and (
+    for at in range(t.parked[qos].size):
+        lane = t.parked[qos].at[at].lane
+        if t.lanes[lane].no_proof != t.changes and waits_until(t, &t.lanes[lane]) == 0 and (
                 not of_equals or stops_equals(t, lane_head(t, &t.lanes[lane]))):
             push(hungry, lane)
     for at in range(t.parked_tasks.size):

@@ -189,17 +189,24 @@ cdef inline uint32_t lane_head(Tables* t, LaneRecord* lane) noexcept nogil:
     return lane.head
 
 
+cdef inline bint is_lane_of(LaneRecord* lane, int qos, uint32_t queue, uint32_t shape) noexcept nogil:
+    return lane.shape == shape and lane.queue == queue and lane.qos == qos
+
+
 cdef int find_lane(Tables* t, int qos, uint32_t queue, uint32_t shape, uint32_t* found) except -1 nogil:
     """The lane of this (qos, queue, shape); made on first use."""
     cdef uint32_t* first = &t.gang_lane_first if shape == NONE_ else &t.shapes[shape].lane_first
     cdef uint64_t hashed = (((<uint64_t> shape << 18 | queue << 2 | <uint32_t> qos) * 0x9E3779B97F4A7C15ULL) >> 32) << 32
     cdef uint32_t lane, at
+    if t.lane_found < t.lanes_used and is_lane_of(&t.lanes[t.lane_found], qos, queue, shape):
+        found[0] = t.lane_found
+        return 0
     if t.lane_index_size > 0:
         at = home_of(hashed, t.lane_index_size)
         while t.lane_index[at] != 0:
             lane = <uint32_t> t.lane_index[at] - 1
-            if t.lane_index[at] >> 32 == hashed >> 32 and t.lanes[lane].shape == shape and t.lanes[lane].queue == queue and t.lanes[lane].qos == qos:
-                found[0] = lane
+            if t.lane_index[at] >> 32 == hashed >> 32 and is_lane_of(&t.lanes[lane], qos, queue, shape):
+                found[0] = t.lane_found = lane
                 return 0
             at = at + 1 if at + 1 < t.lane_index_size else 0
     if (<uint64_t> t.lanes_used + 1) * 2 > t.lane_index_size:

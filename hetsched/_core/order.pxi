@@ -122,19 +122,25 @@ cdef void head_moved(Tables* t, LaneRecord* lane) noexcept nogil:
 
 cdef int park_lane(Tables* t, uint32_t slot) except -1 nogil:
     drop_tried(t, slot)
+    cdef LaneRecord* lane = &t.lanes[slot]
+    cdef ParkedList* parked = &t.parked[lane.qos]
     t.parks += 1
-    push(&t.parked_lanes, slot)
-    t.lanes[slot].parked_at = t.parked_lanes.size - 1
+    lane.parked_round = t.rounds
+    grow(<void**> &parked.at, &parked.capacity, sizeof(ParkedLane), <uint64_t> parked.size + 1)
+    parked.at[parked.size].lane, parked.at[parked.size].shape = slot, lane.shape
+    lane.parked_at = parked.size
+    parked.size += 1
     return stall(t, slot)
 
 
 cdef void unpark_lane(Tables* t, uint32_t slot) noexcept nogil:
+    cdef ParkedList* parked = &t.parked[t.lanes[slot].qos]
     cdef uint32_t at = t.lanes[slot].parked_at
     t.lanes[slot].parked_at = NONE_
-    t.parked_lanes.size -= 1
-    if at < t.parked_lanes.size:
-        t.parked_lanes.at[at] = t.parked_lanes.at[t.parked_lanes.size]
-        t.lanes[t.parked_lanes.at[at]].parked_at = at
+    parked.size -= 1
+    if at < parked.size:
+        parked.at[at] = parked.at[parked.size]
+        t.lanes[parked.at[at].lane].parked_at = at
     unstall(t, slot)
 
 
@@ -156,24 +162,28 @@ cdef void unstall(Tables* t, uint32_t slot) noexcept nogil:
 cdef int stall_those_due(Tables* t) except -1 nogil:
     """Before a decision: parked lanes for which a start is looked for again."""
     cdef uint32_t at
+    cdef int qos
     if t.now_ns < t.aside_ns:
         return 0
     t.aside_ns = INT64_MAX
-    for at in range(t.parked_lanes.size):
-        if t.lanes[t.parked_lanes.at[at]].stalled_at == NONE_:
-            stall(t, t.parked_lanes.at[at])
+    for qos in range(LEVELS):
+        for at in range(t.parked[qos].size):
+            if t.lanes[t.parked[qos].at[at].lane].stalled_at == NONE_:
+                stall(t, t.parked[qos].at[at].lane)
     return 0
 
 
 # ---------------------------------------------------------------- which queue
 
-cdef uint64_t queue_key(Tables* t, QueueRecord* queue) noexcept nogil:
+cdef inline uint64_t queue_key(Tables* t, QueueRecord* queue) noexcept nogil:
     """Dominant share over weight: the largest used/capacity of its resources, in 2^-30, over the weight, in 2^-20. Memory counts in MiB."""
+    return renew_key(t, queue) if queue.key_stale else queue.key
+
+
+cdef uint64_t renew_key(Tables* t, QueueRecord* queue) noexcept nogil:
     cdef uint64_t share = 0
     cdef uint64_t used, capacity, one
     cdef int resource
-    if not queue.key_stale:
-        return queue.key
     for resource in range(RESOURCES):
         if queue.used[resource] <= 0:
             continue
@@ -191,9 +201,19 @@ cdef uint64_t queue_key(Tables* t, QueueRecord* queue) noexcept nogil:
     return queue.key
 
 
-cdef inline bint fairer(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
-    """Of two lanes: by their heads."""
-    return fairer_task(t, lane_head(t, &t.lanes[one]), lane_head(t, &t.lanes[other]))
+cdef bint fairer(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
+    """Of two lanes: by their heads, whose records are looked at only where the queues and what the lanes know of their heads do not tell."""
+    cdef LaneRecord* a = &t.lanes[one]
+    cdef LaneRecord* b = &t.lanes[other]
+    cdef uint64_t key_a, key_b
+    if t.order == 0 and not t.has_guarantees and t.queues[a.queue].parent == t.queues[b.queue].parent:
+        key_a = queue_key(t, &t.queues[a.queue])
+        key_b = queue_key(t, &t.queues[b.queue])
+        if key_a != key_b:
+            return key_a < key_b
+        if a.head_rank == b.head_rank and a.head_rank != RANK_DEADLINE:
+            return a.head_sequence < b.head_sequence
+    return fairer_task(t, a.head, b.head)
 
 
 cdef bint fairer_task(Tables* t, uint32_t one, uint32_t other) noexcept nogil:

@@ -102,7 +102,8 @@ cdef void free_tables(Tables* t) noexcept:
     for part in range(LEVELS):
         drop_slots(&t.active[part])
         drop_slots(&t.stalled[part])
-    drop_slots(&t.parked_lanes)
+        free(t.parked[part].at)
+    free(t.shut)
     drop_slots(&t.parked_tasks)
     drop_slots(&t.stale_gangs)
     drop_slots(&t.wounded)

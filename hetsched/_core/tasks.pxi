@@ -20,6 +20,42 @@ cdef void find_live(Tables* t, uint32_t node, Columns* columns, const uint8_t* a
         slots[at] = task
 
 
+cdef enum:
+    AHEAD = 8                  # so many tasks before its turn a record is sent for: those that end lie all over the tables
+
+
+cdef struct TemplateCount:
+    uint32_t template_
+    uint32_t count
+
+
+cdef inline void count_template(TemplateCount* counts, uint32_t room, uint32_t template) noexcept nogil:
+    """One more of this template. `counts`: `room` entries, zero where nobody is, never full."""
+    cdef uint32_t at = home_of(<uint64_t> template * 0x9E3779B97F4A7C15ULL, room)
+    while counts[at].count != 0 and counts[at].template_ != template:
+        at = at + 1 if at + 1 < room else 0
+    counts[at].template_ = template
+    counts[at].count += 1
+
+
+cdef inline void send_for(Tables* t, const uint32_t* slot, uint32_t at, uint32_t count) noexcept nogil:
+    """What the end of the tasks to come will read."""
+    if at + AHEAD < count and slot[at + AHEAD] != NONE_:
+        prefetch(&t.tasks[slot[at + AHEAD]])
+    if at + AHEAD // 2 < count and slot[at + AHEAD // 2] != NONE_ and is_live(&t.tasks[slot[at + AHEAD // 2]]):
+        prefetch(&t.allocations[t.tasks[slot[at + AHEAD // 2]].place])
+
+
+cdef inline void send_for_key(Tables* t, const uint32_t* slot, uint32_t at, uint32_t count) noexcept nogil:
+    """What forgetting the tasks to come will read."""
+    cdef uint32_t key
+    if at + AHEAD < count and slot[at + AHEAD] < t.tasks_used:
+        prefetch(arena_at(&t.keys, t.tasks[slot[at + AHEAD]].key))
+    if at + AHEAD // 2 < count and slot[at + AHEAD // 2] < t.tasks_used and t.tasks[slot[at + AHEAD // 2]].state != FREE_:
+        key = t.tasks[slot[at + AHEAD // 2]].key
+        prefetch(&t.index[home_of(<uint64_t> hash_bytes(key_bytes(t, key), key_length(t, key)) << 32, t.index_size)])
+
+
 cdef class TaskDoors(TermDoors):
 
     # ------------------------------------------------------------------ facts
@@ -178,7 +214,11 @@ cdef class TaskDoors(TermDoors):
             known = first_known(t, read, count, <uint32_t*> (read + count), 2 * count + 1)
         if known != NONE_:
             raise KeyError(f"there is a task {keys.split(NEWLINE)[known].decode(errors='replace')} already")
+        for at in range(count):
+            taken[chosen[2 * at] | chosen[2 * at + 1] << 8] += 1
         for head in range(most):
+            if taken[head] == 0:
+                continue
             template, shape, queue, qos, flags, checkpoint_ns, deadline_ns, priority = heads[head]
             self._blank(&blanks[head], template, shape, queue, qos, flags, submitted_ns, checkpoint_ns, NONE_)
             blanks[head].deadline_ns = deadline_ns
@@ -188,7 +228,6 @@ cdef class TaskDoors(TermDoors):
             for at in range(count):
                 head = chosen[2 * at] | chosen[2 * at + 1] << 8
                 add_task(t, &blanks[head], &read[at], &out[at])
-                taken[head] += 1
             for head in range(most):
                 if taken[head]:
                     count_arrivals(t, blanks[head].shape, taken[head])
@@ -292,6 +331,7 @@ cdef class TaskDoors(TermDoors):
                 self._task(slot[at])
         with nogil:
             for at in range(count):
+                send_for(&self.t, slot, at, count)
                 if slot[at] != NONE_ and not do_succeeded(&self.t, slot[at]):
                     other[left] = slot[at]
                     left += 1
@@ -357,24 +397,22 @@ cdef class TaskDoors(TermDoors):
         self._checked()
 
     def forget_all(self, bytes tasks):
+        cdef Tables* t = &self.t
         cdef const uint32_t* slot = <const uint32_t*> <const uint8_t*> tasks
-        cdef uint32_t count = <uint32_t> (len(tasks) // 4), at, last = NONE_, alike = 0
-        cdef dict templates = {}
-        for at in range(count):
-            self._task(slot[at])
-            self._refused(slot[at], refuse_forgotten(&self.t, slot[at]))
-            if self.t.tasks[slot[at]].gang != NONE_:
-                break
-            if self.t.tasks[slot[at]].template_ != last:
-                if alike:
-                    templates[last] = templates.get(last, 0) + alike
-                last, alike = self.t.tasks[slot[at]].template_, 0
-            alike += 1
-            do_forgotten(&self.t, slot[at])
-        if alike:
-            templates[last] = templates.get(last, 0) + alike
+        cdef uint32_t count = <uint32_t> (len(tasks) // 4), at = 0, room = 2 * count + 1
+        cdef bytearray seen = bytearray(sizeof(TemplateCount) * room)
+        cdef TemplateCount* counts = <TemplateCount*> <uint8_t*> seen
+        with nogil:
+            while at < count and slot[at] < t.tasks_used and is_terminal(&t.tasks[slot[at]]) and t.tasks[slot[at]].gang == NONE_:
+                send_for_key(t, slot, at, count)
+                count_template(counts, room, t.tasks[slot[at]].template_)
+                do_forgotten(t, slot[at])
+                at += 1
         self._checked()
-        return templates
+        if at < count:
+            self._task(slot[at])
+            self._refused(slot[at], refuse_forgotten(t, slot[at]))
+        return {counts[at].template_: counts[at].count for at in range(room) if counts[at].count > 0}
 
     def drop_story(self, uint32_t task):
         self._task(task)
