@@ -337,7 +337,7 @@ class Core:
     def forget(self, task: int) -> None:
         """fact. Drop a terminal task from the table."""
     def forget_all(self, tasks: bytes) -> dict[int, int]:
-        """fact(s). The same for many, uint32 each, in order, up to the first that is in a gang. Returns how many of each template."""
+        """fact(s). The same for many, uint32 each, in order, up to the first that is in a gang. Returns how many of each template, in the order in which each comes first."""
 
     # ------------------------------------------------------------------ deciding
     def decide(self, levels: int, preempt: bool = True, *, lane: int = ..., most: int = ...) -> int:

@@ -115,7 +115,8 @@ cdef bint has_untried_behind(Tables* t, uint32_t head, int qos) noexcept nogil:
     cdef uint32_t at
     for at in range(t.parked[qos].size):
         entry = &t.parked[qos].at[at]
-        if not t.shut[entry.shape] & SHUT_BEFORE and t.lanes[entry.lane].parked_round != t.rounds and is_sooner(t, head, t.lanes[entry.lane].head):
+        if (not t.shut[entry.shape] & SHUT_BEFORE and t.lanes[entry.lane].parked_round != t.rounds
+                and is_sooner(t, head, t.lanes[entry.lane].head)):
             return True
     return False
 
@@ -165,6 +166,7 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
         if preempt and claimed_parks != t.parks and may_be_stopped_at_once(t, lane_head(t, &t.lanes[lane])):
             claimed_parks = t.parks
             if claim_level(t, qos, code, True):
+                parks = 0      # the head may be one of those who claim now
                 continue
         if t.lanes[lane].shape == NONE_:
             more = try_gang_in_turn(t, lane_head(t, &t.lanes[lane]), code)
@@ -173,6 +175,8 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
             more = place_head(t, lane, code)
         placed += more
         t.room -= more
+        if more > 0 and comes_late(t):
+            parks = 0          # by other shares another of those who are blocked may go first
 
 
 cdef inline bint stops_equals(Tables* t, uint32_t task) noexcept nogil:

@@ -29,13 +29,18 @@ cdef struct TemplateCount:
     uint32_t count
 
 
-cdef inline void count_template(TemplateCount* counts, uint32_t room, uint32_t template) noexcept nogil:
-    """One more of this template. `counts`: `room` entries, zero where nobody is, never full."""
+cdef inline uint32_t count_template(TemplateCount* counts, uint32_t different, uint32_t* seen, uint32_t room, uint32_t template) noexcept nogil:
+    """One more of this template; returns how many different ones there are. `counts`: in the order in which they came first. `seen`: where they
+    are in it, + 1, by hash; `room` entries, never full."""
     cdef uint32_t at = home_of(<uint64_t> template * 0x9E3779B97F4A7C15ULL, room)
-    while counts[at].count != 0 and counts[at].template_ != template:
+    while seen[at] != 0 and counts[seen[at] - 1].template_ != template:
         at = at + 1 if at + 1 < room else 0
-    counts[at].template_ = template
-    counts[at].count += 1
+    if seen[at] == 0:
+        counts[different].template_, counts[different].count = template, 0
+        different += 1
+        seen[at] = different
+    counts[seen[at] - 1].count += 1
+    return different
 
 
 cdef inline void send_for(Tables* t, const uint32_t* slot, uint32_t at, uint32_t count) noexcept nogil:
@@ -400,19 +405,21 @@ cdef class TaskDoors(TermDoors):
         cdef Tables* t = &self.t
         cdef const uint32_t* slot = <const uint32_t*> <const uint8_t*> tasks
         cdef uint32_t count = <uint32_t> (len(tasks) // 4), at = 0, room = 2 * count + 1
-        cdef bytearray seen = bytearray(sizeof(TemplateCount) * room)
-        cdef TemplateCount* counts = <TemplateCount*> <uint8_t*> seen
+        cdef uint32_t different = 0
+        cdef bytearray scratch = bytearray(sizeof(TemplateCount) * count + sizeof(uint32_t) * room)
+        cdef TemplateCount* counts = <TemplateCount*> <uint8_t*> scratch
+        cdef uint32_t* seen = <uint32_t*> (counts + count)
         with nogil:
             while at < count and slot[at] < t.tasks_used and is_terminal(&t.tasks[slot[at]]) and t.tasks[slot[at]].gang == NONE_:
                 send_for_key(t, slot, at, count)
-                count_template(counts, room, t.tasks[slot[at]].template_)
+                different = count_template(counts, different, seen, room, t.tasks[slot[at]].template_)
                 do_forgotten(t, slot[at])
                 at += 1
         self._checked()
         if at < count:
             self._task(slot[at])
             self._refused(slot[at], refuse_forgotten(t, slot[at]))
-        return {counts[at].template_: counts[at].count for at in range(room) if counts[at].count > 0}
+        return {counts[at].template_: counts[at].count for at in range(different)}
 
     def drop_story(self, uint32_t task):
         self._task(task)
