@@ -28,6 +28,7 @@ SHORT: dict[str, list[str]] = {
     "plan": ["--waiting", "10000"],
     "placement": ["--policies", "price,fgd,first-fit,best-fit"],
     "graphs": [],
+    "pending": ["--tasks", "200000"],
 }
 WITH_TRACES: dict[str, list[str]] = {
     "heterogeneity": "--table gavel_throughputs.csv --tasks 600 --seeds 1".split(),

@@ -8,11 +8,14 @@ all processes of a machine share; 0 = it has not happened. Files and not named s
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+MEMORY = "/dev/shm"
 
 COLUMNS: dict[str, Any] = {
     "intended": np.int64,  # the arrival, as drawn
@@ -23,6 +26,16 @@ COLUMNS: dict[str, Any] = {
     "placed": np.int64,  # the `placed` event was read
     "ended": np.int64,  # the event of its end was read, in mode `process`
 }
+
+
+def room_for_boards(rows: int) -> str | None:
+    """A directory in memory with room for so many rows twice over, so that the boards do not keep the disk busy that the journal waits for;
+    None: there is none."""
+    needed = 2 * rows * sum(np.dtype(kind).itemsize for kind in COLUMNS.values())
+    try:
+        return MEMORY if shutil.disk_usage(MEMORY).free > needed else None
+    except OSError:
+        return None
 
 
 def capacity_for(*, rate_per_s: float, duration_s: float) -> int:
@@ -47,9 +60,16 @@ class Board:
 
     def placement_known_ns(self) -> NDArray[np.int64]:
         """When the placement became known outside: by the answer or by the event, whichever came first; 0 = not at all."""
-        both = np.stack([self.answered, self.placed])
-        known: NDArray[np.int64] = np.where(both > 0, both, np.iinfo(np.int64).max).min(axis=0)
-        return np.where(known == np.iinfo(np.int64).max, 0, known)
+        known: NDArray[np.int64] = np.array(self.placed)
+        first = np.flatnonzero(self.answered)
+        first = first[(known[first] == 0) | (self.answered[first] < known[first])]
+        known[first] = self.answered[first]
+        return known
+
+    def is_settled(self, *, ends: bool) -> bool:
+        """Of every task that was acknowledged it is known where it was placed, or, if that is asked, that it has ended."""
+        waiting = np.flatnonzero(self.acknowledged)
+        return bool((self.ended[waiting] if ends else self.placed[waiting] | self.answered[waiting]).all())
 
 
 def _column(directory: Path, generator: int, name: str, capacity: int) -> NDArray[Any]:

@@ -143,8 +143,13 @@ def generate(plan: Plan) -> None:
     """The process: runs the plan and leaves `NUMBER.json` beside the board's columns."""
     gc.freeze()
     generator = Generator(plan)
+    began_s = time.process_time()
     uvloop.run(generator.run())
-    result = {"outcomes": dict(generator.outcomes), "rejected": generator.rejected}
+    result = {
+        "outcomes": dict(generator.outcomes),
+        "rejected": generator.rejected,
+        "cpu_s": time.process_time() - began_s,
+    }
     (plan.directory / f"{plan.number}.json").write_text(json.dumps(result))
 
 

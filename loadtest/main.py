@@ -19,8 +19,10 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from loadtest import page, report, server, tally
-from loadtest.board import Board, capacity_for
+from loadtest.board import Board, capacity_for, room_for_boards
 from loadtest.fleet import FleetPlan, run_fleet
 from loadtest.generator import PROCESS, Plan, generate
 from loadtest.mix import Mix, MixError, mix_path, read_mix
@@ -75,7 +77,7 @@ def main(argv: list[str]) -> int:
 
 def _measure(options: Options) -> Figures:
     """One run, from here."""
-    with _daemon(options) as daemon, tempfile.TemporaryDirectory(prefix="hs-board-") as directory:
+    with _daemon(options) as daemon, _boards(options.rps * options.duration) as directory:
         load = _load(options, daemon.url)
         meeting = None
         if load.machines > 1:
@@ -91,10 +93,22 @@ def _measure(options: Options) -> Figures:
     if load.nodes:
         figures["load"] = report.load_on(capacity_of(fleet_of(load.nodes, load.run)), read_mix(options.mix), load.rps)
         figures["fleet"] = {name: sum(part.fleet[name] for part in parts if part.fleet) for name in parts[0].fleet}
+    tasks = max(figures["achieved"]["acknowledged"], 1)
     if run.cost:
-        per_task = run.cost["cpu_s"] * 1e6 / max(figures["achieved"]["acknowledged"], 1)
-        figures["daemon"] = {**run.cost, "cpu_us_per_task": per_task}
+        spent = {name: cost for name, cost in run.cost.items() if name not in ("journal_cpu_s",)}
+        figures["daemon"] = {
+            **spent,
+            "cpu_us_per_task": run.cost["cpu_s"] * 1e6 / tasks,
+            "memory": report.course(run.memory),
+        }
+        run.spent_s["daemon"] = run.cost["cpu_s"] - run.cost["journal_cpu_s"]
+        run.spent_s["journal"] = run.cost["journal_cpu_s"]
+    figures["cpu_us_per_task"] = {name: spent_s * 1e6 / tasks for name, spent_s in sorted(run.spent_s.items())}
     return figures
+
+
+def _boards(tasks: float) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="hs-board-", dir=room_for_boards(round(tasks)))
 
 
 def _join(options: Options) -> int:
@@ -104,7 +118,7 @@ def _join(options: Options) -> int:
     print("waiting for a machine that leads …", file=sys.stderr)
     load, number = meeting.join()
     options.url = options.url or load.url
-    with _daemon(options) as daemon, tempfile.TemporaryDirectory(prefix="hs-board-") as directory:
+    with _daemon(options) as daemon, _boards(load.rps * load.duration / load.machines) as directory:
         part = Run(load, number, daemon, Path(directory)).go(meeting)
         meeting.tell(load, part)
     print(
@@ -149,7 +163,9 @@ class Run:
         self._mix = directory / "mix.toml"
         self._mix.write_text(load.mix)
         self.samples: list[dict[str, float]] = []
+        self.memory: list[float] = []  # of the own daemon and its journal server, bytes, as often
         self.cost: dict[str, float] = {}
+        self.spent_s: dict[str, float] = {}  # processor time, by what it was spent for
 
     def go(self, meeting: Meeting | None) -> Part:
         """The whole run; `meeting`: with others, who all begin at once."""
@@ -158,8 +174,8 @@ class Run:
             if load.mode == PROCESS and self._daemon.pid is not None:
                 stack.enter_context(server.agent(self._daemon))
             elif self._nodes:
-                stack.enter_context(self._beside(run_fleet, self._fleet_plan(), f"{self._nodes} nodes"))
-            stack.enter_context(self._beside(observe, self._watch(), "the event stream"))
+                stack.enter_context(self._beside("fleet", run_fleet, self._fleet_plan(), f"{self._nodes} nodes"))
+            stack.enter_context(self._beside("observer", observe, self._watch(), "the event stream"))
             before = self._daemon.cost()
             start_ns = meeting.start(load, self._number) if meeting else time.monotonic_ns() + int(LEAD_S * 1e9)
             end_ns = start_ns + int(load.duration * 1e9)
@@ -168,8 +184,10 @@ class Run:
             now_ns = time.monotonic_ns()
             after = self._daemon.cost()
         if before and after:
-            self.cost = {"cpu_s": after["cpu_s"] - before["cpu_s"], "rss_bytes": after["rss_bytes"]}
+            self.cost = {name: after[name] - before[name] for name in ("cpu_s", "journal_cpu_s")}
+            self.cost["rss_bytes"] = after["rss_bytes"]
         results = [json.loads((self._directory / f"{number}.json").read_text()) for number in range(load.generators)]
+        self.spent_s["generators"] = sum(result["cpu_s"] for result in results)
         mine = tally.tally_of(
             self._boards, results, read_mix(str(self._mix)), start_ns=start_ns, end_ns=end_ns, now_ns=now_ns
         )
@@ -199,21 +217,20 @@ class Run:
         """Until every acknowledged task is known to be placed, and ended where that is measured; at most `--drain` seconds."""
         deadline = time.monotonic() + self._load.drain
         while time.monotonic() < deadline:
-            if all(self._done(board) for board in self._boards):
+            began_s = time.monotonic()
+            if all(board.is_settled(ends=self._load.mode == PROCESS) for board in self._boards):
                 return
-            time.sleep(0.1)
-
-    def _done(self, board: Board) -> bool:
-        known = board.ended if self._load.mode == PROCESS else board.placement_known_ns()
-        return bool(((board.acknowledged == 0) | (known > 0)).all())
+            time.sleep(max(0.1, 3 * (time.monotonic() - began_s)))  # looking must not become the load
 
     def _sample(self) -> None:
+        if cost := self._daemon.cost():
+            self.memory.append(cost["rss_bytes"])
         with contextlib.suppress(server.ServerError):  # a daemon under load may be late; the next second asks again
             fragmentation = self._daemon.get("/v1/cluster")["fragmentation"]
             self.samples.append({kind: entry["ratio"] for kind, entry in fragmentation.items()})
 
     @contextlib.contextmanager
-    def _beside(self, target: Any, plan: Any, what: str) -> Iterator[None]:
+    def _beside(self, name: str, target: Any, plan: Any, what: str) -> Iterator[None]:
         """A process beside the run: ready before it begins, told to stop after it."""
         ready, stop = spawn.Event(), spawn.Event()
         process = spawn.Process(target=target, args=(plan, ready, stop), daemon=True)
@@ -223,7 +240,9 @@ class Run:
             while not ready.wait(0.1):
                 if process.exitcode is not None or time.monotonic() > deadline:
                     raise server.ServerError(f"{what}: not ready within {READY_S:.0f} s (is the token right?)")
+            before_s = _cpu_s(process)
             yield
+            self.spent_s[name] = _cpu_s(process) - before_s
         finally:
             stop.set()
             _end([process])
@@ -287,6 +306,14 @@ def _daemon(options: Options) -> Iterator[server.Server]:
         agent_token=tokens["agent-token"] or "",
         foreign_allowed=options.i_own_this_host,
     )
+
+
+def _cpu_s(process: SpawnProcess) -> float:
+    """Processor time so far; 0 if it is gone."""
+    with contextlib.suppress(psutil.Error):
+        times = psutil.Process(process.pid).cpu_times()
+        return float(times.user + times.system)
+    return 0.0
 
 
 def _end(processes: list[SpawnProcess]) -> None:

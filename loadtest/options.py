@@ -10,7 +10,7 @@ from loadtest.generator import MODES, PROCESS, SINGLE
 from loadtest.mix import DEFAULT
 
 LONGEST_S = 3600.0
-MOST_TASKS = 20_000_000
+MOST_TASKS = 100_000_000
 
 
 class Options(argparse.Namespace):

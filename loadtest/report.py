@@ -19,6 +19,15 @@ def fragmentation(samples: Sequence[Mapping[str, float]]) -> Figures:
     }
 
 
+def course(memory: Sequence[float]) -> dict[str, float]:
+    """Of samples of resident bytes taken over the run: the most of its second and of its last quarter. Equal ones do not grow."""
+    quarter = max(1, len(memory) // 4)
+    return {
+        "second_quarter_bytes": max(memory[quarter : 2 * quarter] or memory, default=0.0),
+        "last_quarter_bytes": max(memory[-quarter:], default=0.0),
+    }
+
+
 def load_on(fleet: Mapping[str, float], mix: Mix, per_s: float) -> dict[str, float]:
     """What arrives over what the fleet can hold, per resource; above 1 the queue grows, whoever schedules."""
     return {what: amount * per_s / fleet[what] for what, amount in mix.demand().items() if fleet.get(what)}
@@ -58,8 +67,13 @@ def table(report: Figures) -> str:
         )
     if daemon:
         lines.append(
-            f"daemon: {daemon['cpu_s']:.2f} s of CPU ({daemon['cpu_us_per_task']:.0f} µs a task), {daemon['rss_bytes'] / 1e6:.0f} MB"
+            f"daemon: {daemon['cpu_s']:.2f} s of CPU ({daemon['cpu_us_per_task']:.1f} µs a task), {daemon['rss_bytes'] / 1e6:.0f} MB"
+            f" ({daemon['memory']['second_quarter_bytes'] / 1e6:.0f} in the second quarter of the run,"
+            f" {daemon['memory']['last_quarter_bytes'] / 1e6:.0f} in the last)"
         )
+    spent = report.get("cpu_us_per_task")
+    if spent:
+        lines.append("processor time a task: " + ", ".join(f"{name} {us:.2f} µs" for name, us in spent.items()))
     return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -52,17 +52,19 @@ class Server(NamedTuple):
             raise ServerError(f"GET {path} at {self.url}: {error}") from None
 
     def cost(self) -> dict[str, float]:
-        """CPU seconds so far and resident memory, of the daemon and its children; empty if it is not ours."""
+        """CPU seconds so far and resident memory, of the daemon and its children, and the journal server's part; empty if it is not ours."""
         if self.pid is None:
             return {}
-        cpu_s, rss_bytes = 0.0, 0
+        cpu_s, journal_cpu_s, rss_bytes = 0.0, 0.0, 0
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(self.pid)
             for each in [process, *process.children(recursive=True)]:
                 times = each.cpu_times()
                 cpu_s += times.user + times.system
+                if any(word in each.name() for word in ("valkey", "redis")):
+                    journal_cpu_s += times.user + times.system
                 rss_bytes += each.memory_info().rss
-        return {"cpu_s": cpu_s, "rss_bytes": rss_bytes}
+        return {"cpu_s": cpu_s, "journal_cpu_s": journal_cpu_s, "rss_bytes": rss_bytes}
 
 
 def existing(url: str, *, token: str, agent_token: str, foreign_allowed: bool) -> Server:
@@ -84,9 +86,19 @@ def existing(url: str, *, token: str, agent_token: str, foreign_allowed: bool) -
 def own(*, store: str | None, sets: list[str]) -> Iterator[Server]:
     """A daemon for this run alone, on a free port of the loopback."""
     data = Path(tempfile.mkdtemp(prefix="hs-load-"))
+    try:
+        with over(data, store=store, sets=sets) as daemon:
+            yield daemon
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def over(data: Path, *, store: str | None = None, sets: Sequence[str] = ()) -> Iterator[Server]:
+    """A daemon of our own over this directory, which stays. Whoever kills it before the end may."""
     command = [sys.executable, "-m", "hetsched", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
     command += [part for text in sets for part in ("--set", text)] + (["--store", store] if store else [])
-    with (data / "daemon.log").open("wb") as log_file:
+    with (data / "daemon.log").open("ab") as log_file:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log_file)
         try:
             url = _listening(process, data / "daemon.log")
@@ -95,7 +107,6 @@ def own(*, store: str | None, sets: list[str]) -> Iterator[Server]:
             yield Server(url, parts.hostname or "127.0.0.1", parts.port or 80, token, agent_token, process.pid)
         finally:
             _stop(process)
-            shutil.rmtree(data, ignore_errors=True)
 
 
 @contextlib.contextmanager
