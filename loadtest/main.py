@@ -95,11 +95,12 @@ def _measure(options: Options) -> Figures:
         figures["fleet"] = {name: sum(part.fleet[name] for part in parts if part.fleet) for name in parts[0].fleet}
     tasks = max(figures["achieved"]["acknowledged"], 1)
     if run.cost:
-        spent = {name: cost for name, cost in run.cost.items() if name not in ("journal_cpu_s",)}
         figures["daemon"] = {
-            **spent,
+            "cpu_s": run.cost["cpu_s"],
+            "rss_bytes": run.cost["rss_bytes"],
             "cpu_us_per_task": run.cost["cpu_s"] * 1e6 / tasks,
-            "memory": report.course(run.memory),
+            "memory": report.course([cost["rss_bytes"] - cost["journal_rss_bytes"] for cost in run.memory]),
+            "journal_memory": report.course([cost["journal_rss_bytes"] for cost in run.memory]),
         }
         run.spent_s["daemon"] = run.cost["cpu_s"] - run.cost["journal_cpu_s"]
         run.spent_s["journal"] = run.cost["journal_cpu_s"]
@@ -163,7 +164,7 @@ class Run:
         self._mix = directory / "mix.toml"
         self._mix.write_text(load.mix)
         self.samples: list[dict[str, float]] = []
-        self.memory: list[float] = []  # of the own daemon and its journal server, bytes, as often
+        self.memory: list[dict[str, float]] = []  # what the own daemon and its journal server had cost, as often
         self.cost: dict[str, float] = {}
         self.spent_s: dict[str, float] = {}  # processor time, by what it was spent for
 
@@ -224,7 +225,7 @@ class Run:
 
     def _sample(self) -> None:
         if cost := self._daemon.cost():
-            self.memory.append(cost["rss_bytes"])
+            self.memory.append(cost)
         with contextlib.suppress(server.ServerError):  # a daemon under load may be late; the next second asks again
             fragmentation = self._daemon.get("/v1/cluster")["fragmentation"]
             self.samples.append({kind: entry["ratio"] for kind, entry in fragmentation.items()})

@@ -68,8 +68,8 @@ def table(report: Figures) -> str:
     if daemon:
         lines.append(
             f"daemon: {daemon['cpu_s']:.2f} s of CPU ({daemon['cpu_us_per_task']:.1f} µs a task), {daemon['rss_bytes'] / 1e6:.0f} MB"
-            f" ({daemon['memory']['second_quarter_bytes'] / 1e6:.0f} in the second quarter of the run,"
-            f" {daemon['memory']['last_quarter_bytes'] / 1e6:.0f} in the last)"
+            f" with its journal server; in the second and the last quarter of the run: {_course(daemon['memory'])},"
+            f" the server {_course(daemon['journal_memory'])}"
         )
     spent = report.get("cpu_us_per_task")
     if spent:
@@ -84,6 +84,10 @@ def verdicts(judged: Iterable[Verdict]) -> str:
         + ("not measured" if each.measured is None else f"{each.measured:g}")
         for each in judged
     )
+
+
+def _course(memory: Mapping[str, float]) -> str:
+    return f"{memory['second_quarter_bytes'] / 1e6:.0f} and {memory['last_quarter_bytes'] / 1e6:.0f} MB"
 
 
 def _line(name: str, summary: Mapping[str, float]) -> str:

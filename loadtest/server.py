@@ -55,16 +55,16 @@ class Server(NamedTuple):
         """CPU seconds so far and resident memory, of the daemon and its children, and the journal server's part; empty if it is not ours."""
         if self.pid is None:
             return {}
-        cpu_s, journal_cpu_s, rss_bytes = 0.0, 0.0, 0
+        cost = dict.fromkeys(("cpu_s", "rss_bytes", "journal_cpu_s", "journal_rss_bytes"), 0.0)
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(self.pid)
             for each in [process, *process.children(recursive=True)]:
-                times = each.cpu_times()
-                cpu_s += times.user + times.system
-                if any(word in each.name() for word in ("valkey", "redis")):
-                    journal_cpu_s += times.user + times.system
-                rss_bytes += each.memory_info().rss
-        return {"cpu_s": cpu_s, "journal_cpu_s": journal_cpu_s, "rss_bytes": rss_bytes}
+                times, rss_bytes = each.cpu_times(), each.memory_info().rss
+                is_journal = any(word in each.name() for word in ("valkey", "redis"))
+                for part in ("", "journal_") if is_journal else ("",):
+                    cost[f"{part}cpu_s"] += times.user + times.system
+                    cost[f"{part}rss_bytes"] += rss_bytes
+        return cost
 
 
 def existing(url: str, *, token: str, agent_token: str, foreign_allowed: bool) -> Server:

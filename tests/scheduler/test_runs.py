@@ -83,3 +83,21 @@ def test_a_snapshot_keeps_where_tasks_run_and_succeeded() -> None:
     again = type(story.scheduler).restore(story.config, story.scheduler.snapshot())
     assert [again.view.task(ident) for ident in ("done", "runs")] == [story.task(ident) for ident in ("done", "runs")]
     assert again.digest() == story.scheduler.digest()
+
+
+def test_what_several_nodes_say_in_one_turn_is_one_run_and_in_their_order() -> None:
+    story = Story([node("n1", cpu=2), node("n2", cpu=2)], start=False)
+    story.submit([task(f"t-{at}") for at in range(4)])
+    story.wait(1)
+    on: dict[str, list[tuple[str, int]]] = {"n1": [], "n2": []}
+    for at in range(4):
+        on[str(story.task(f"t-{at}")["placement"]["node"])].append((f"t-{at}", 1))
+    columns = {name: wire.columns(attempts) for name, attempts in on.items()}
+    began = [m.AttemptsStarted(node=name, tasks=ids, attempts=numbers) for name, (ids, numbers) in columns.items()]
+    over = [m.AttemptsSucceeded(node=name, tasks=ids, attempts=numbers) for name, (ids, numbers) in columns.items()]
+    turn = story.step(*began, *over)
+    assert [len(part) for part in turn.events.parts if isinstance(part, m.FactRun)] == [8]
+    assert [(event.event, event.task) for event in turn.events] == [
+        (what, ident) for what in ("running", "succeeded") for name in on for ident, _ in on[name]
+    ]
+    assert story.replayed().digest() == story.scheduler.digest()
