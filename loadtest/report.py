@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from loadtest.mix import Mix
@@ -20,11 +21,11 @@ def fragmentation(samples: Sequence[Mapping[str, float]]) -> Figures:
 
 
 def course(memory: Sequence[float]) -> dict[str, float]:
-    """Of samples of resident bytes taken over the run: the most of its second and of its last quarter. Equal ones do not grow."""
+    """Of samples of resident bytes taken over the run, at least one: the median of its second and of its last quarter. Equal ones do not grow."""
     quarter = max(1, len(memory) // 4)
     return {
-        "second_quarter_bytes": max(memory[quarter : 2 * quarter] or memory, default=0.0),
-        "last_quarter_bytes": max(memory[-quarter:], default=0.0),
+        "second_quarter_bytes": statistics.median(memory[quarter : 2 * quarter] or memory),
+        "last_quarter_bytes": statistics.median(memory[-quarter:]),
     }
 
 
