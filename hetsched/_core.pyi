@@ -292,10 +292,12 @@ class Core:
         which: bytes,
         heads: list[tuple[int, int, int, int, int, int, int, int]],
         submitted_ns: int,
+        are_absent: bool = ...,
     ) -> bytes:
         """Tasks of many templates at once, in the order given, without gangs: `keys` are parted by newlines, `which` has an uint16 a key, the index of its head
         (template, shape, queue, qos, flags, checkpoint_ns, deadline_ns, priority). Returns their slots, an uint32 each. Refuses as `accept` does;
-        heads that no key names are not looked at."""
+        heads that no key names are not looked at. `are_absent`: `absent` has just
+        said so, and is not asked again."""
     def states(self, slots: bytes) -> bytes:
         """State of each of these slots (uint32 each), a byte a slot."""
     def set_template(self, template: int, *, expected_ns: int, typical_ns: int = 0, efficiency_milli: int = -1) -> None:

@@ -21,7 +21,7 @@ def fragmentation(samples: Sequence[Mapping[str, float]]) -> Figures:
 
 
 def course(memory: Sequence[float]) -> dict[str, float]:
-    """Of samples of resident bytes taken over the run, at least one: the median of its second and of its last quarter. Equal ones do not grow."""
+    """Of resident bytes, looked at over the run at least once: the median of its second and of its last quarter."""
     quarter = max(1, len(memory) // 4)
     return {
         "second_quarter_bytes": statistics.median(memory[quarter : 2 * quarter] or memory),

@@ -193,7 +193,7 @@ cdef class TaskDoors(TermDoors):
             known = first_known(&self.t, read, count, <uint32_t*> (read + count), 2 * count + 1)
         return known == NONE_
 
-    def accept_mixed(self, bytes keys, bytes which, list heads, int64_t submitted_ns):
+    def accept_mixed(self, bytes keys, bytes which, list heads, int64_t submitted_ns, bint are_absent=False):
         cdef Tables* t = &self.t
         cdef uint32_t count = <uint32_t> (len(which) // 2), at, head, most = <uint32_t> len(heads)
         cdef const uint8_t* chosen = which
@@ -215,8 +215,11 @@ cdef class TaskDoors(TermDoors):
         for at in range(count):
             if (chosen[2 * at] | chosen[2 * at + 1] << 8) >= most:
                 raise ValueError(f"key {at} names a head that is none of the {most}")
-        with nogil:
-            known = first_known(t, read, count, <uint32_t*> (read + count), 2 * count + 1)
+        if are_absent:
+            known = NONE_
+        else:
+            with nogil:
+                known = first_known(t, read, count, <uint32_t*> (read + count), 2 * count + 1)
         if known != NONE_:
             raise KeyError(f"there is a task {keys.split(NEWLINE)[known].decode(errors='replace')} already")
         for at in range(count):

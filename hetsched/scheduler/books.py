@@ -108,6 +108,11 @@ class Books:
         self.core.words(words.KIND, words.encode(word))
         return self.apply(word)
 
+    def bundle(self, word: words.Bundled, keys: bytes) -> bytes:
+        """The same for tasks whose ids, `keys`, the core was just asked about: none of them is there. Their slots, uint32 each."""
+        self.core.words(words.KIND, words.encode(word))
+        return self._accept_bundled(word, keys, are_absent=True)
+
     def apply(self, word: words.Word) -> Any:
         """Make it so. Returns what the word made, if anything."""
         return self._apply[type(word)](word)
@@ -140,10 +145,13 @@ class Books:
         return slots
 
     def _apply_bundled(self, word: words.Bundled) -> bytes:
+        return self._accept_bundled(word, word.keys(), are_absent=False)
+
+    def _accept_bundled(self, word: words.Bundled, keys: bytes, *, are_absent: bool) -> bytes:
         """Slots of the tasks, uint32 each."""
         heads = [self._head(head) for head in word.heads]
         which = word.which or bytes(2 * sum(head.count for head in word.heads))
-        return self.core.accept_mixed(word.keys(), which, heads, word.at_ns)
+        return self.core.accept_mixed(keys, which, heads, word.at_ns, are_absent)
 
     def _head(self, head: words.Head) -> tuple[int, int, int, int, int, int, int, int]:
         template = self._use(head.template, head.body, head.count)

@@ -67,7 +67,7 @@ class Bundles:
         if not self._takes(ids, asked.known, asked.counts):
             self._owed.append((asked, [(one, self._submissions.take_in(one)) for one in _apart(asked)]))
             return
-        slots: bytes = self.books.say(self._word(asked, ids))
+        slots = self.books.bundle(self._word(asked, ids), ids)
         self.world.emit_queued(ids, len(asked.ids))
         self._audit(asked)
         self._owed.append((asked, slots))
@@ -81,7 +81,7 @@ class Bundles:
             self._owed.append((asked, [(whole, self._submissions.take_in(whole))]))
             return
         head = self._head(asked.known, asked.count, {})
-        slots: bytes = self.books.say(words.Bundled(self.world.now_ns, (head,), b"", array=(f"{base}-", asked.count)))
+        slots = self.books.bundle(words.Bundled(self.world.now_ns, (head,), b"", array=(f"{base}-", asked.count)), ids)
         self.world.emit_queued(b"", asked.count, f"{base}-".encode())
         self.world.audit(asked, "submit", _subject([f"{base}-0".encode()], asked.count))
         self._owed.append((asked, slots))
