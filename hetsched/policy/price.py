@@ -11,7 +11,8 @@ Counts what is asked, placed or not; in thousandths of a device, per kind:
 Duals are for what fills up in the end. Where tasks leave again (`Season`) two things count besides:
 
 - Whole devices that stand together: what is free on a node loses APART x the share of what is asked that asks for more whole devices
-  than are wholly free there. Else the first that goes from an empty node costs nothing, and tasks for all of it find none.
+  than are wholly free there, and a little (MAY_COME) in case that comes which never did. Else the first that goes from an empty node costs
+  nothing, and tasks for all of it find none.
 - Where nobody waits, what the next arrival can use: v(r) loses LOOSE x r x the share of what is asked that does not fit in there (the
   fragment of Weng et al. for one device). Where tasks wait, one of them fits, so the duals stay.
 
@@ -24,6 +25,7 @@ from __future__ import annotations
 import enum
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 import msgspec
 
@@ -37,9 +39,10 @@ each: a guess of what goes with a device that is wrong strews the first tasks ov
 MOST_WHOLE = 64
 """Devices of a node that are told apart."""
 
-COLD = tuple(200 * (MOST_WHOLE - whole) // MOST_WHOLE for whole in range(MOST_WHOLE + 1))
-"""`apart` before FIRST_ASKED: nobody knows yet whether whole nodes will be asked for, so nodes with few wholly free devices go first. Ten times
-as much costs 0.2 points on clusters of 80 nodes that fill up (12 seeds); this, 0.05."""
+MAY_COME = tuple(200 * (MOST_WHOLE - whole) // MOST_WHOLE for whole in range(MOST_WHOLE + 1))
+"""What `apart` is before FIRST_ASKED, and is more where tasks leave: nobody knows whether whole nodes will be asked for that never were yet, so
+nodes with few wholly free devices go first. On clusters of 80 made nodes that fill up it costs 0.03 points (400 seeds), ten times as much
+0.2; where tasks leave nothing (openb: 0.00 ± 0.01 points, six seeds)."""
 
 BEGUN = 60
 """Thousandths that a device is worth less than its parts once it is not whole: what is begun is filled before another is begun. The duals
@@ -126,7 +129,7 @@ class Pricer:
         """Price anew if so many tasks came that it is due; whether it was. Called before a decision."""
         asked = self._core.asked
         came, self._asked = asked - self._asked, asked
-        if asked < self._look:
+        if asked < self._look and not self._has_begun_to_leave():
             return False
         season, is_due = self._season_now(came), asked >= self._due
         while self._due <= asked:
@@ -138,6 +141,11 @@ class Pricer:
             self._season = season
             self._tell()
         return is_due
+
+    def _has_begun_to_leave(self) -> bool:
+        """Since it was last looked at."""
+        core = self._core
+        return self._season is Season.FILLING and core.asked >= FIRST_ASKED and core.left * LEAVING >= core.asked
 
     def _season_now(self, came: int) -> Season:
         """`came`: device tasks since the last turn; these wait for nobody yet."""
@@ -151,9 +159,13 @@ class Pricer:
     def _tell(self) -> None:
         for kind, prices in self._prices.items():
             values = prices.loose if self._season is Season.LOOSE else prices.values
-            cold = COLD if self._core.asked < FIRST_ASKED else ()
-            apart = cold if self._season is Season.FILLING else prices.apart
+            apart = self._apart_now(prices.apart)
             self._core.set_prices(kind, values, prices.premiums, prices.cpu_rate, prices.memory_rate, apart)
+
+    def _apart_now(self, known: tuple[int, ...]) -> tuple[int, ...]:
+        if self._season is Season.FILLING:
+            return MAY_COME if self._core.asked < FIRST_ASKED else ()
+        return tuple(map(sum, zip_longest(known, MAY_COME, fillvalue=0)))
 
     def known(self) -> Known:
         """What a copy of the core has to be told to decide alike."""
@@ -166,6 +178,12 @@ class Pricer:
         self._prices, self._season = dict(known.prices), known.season
         self._due, self._look, self._asked = asked + known.left, asked + known.look, asked
         self._tell()
+
+
+def wanted_together(apart: Sequence[int], whole: int) -> float:
+    """What part of what is asked for is asked for by tasks that want more whole devices together than these, as the core was told."""
+    told = apart[min(whole, len(apart) - 1)] - MAY_COME[min(whole, MOST_WHOLE)]
+    return max(0, told) / (1000 * APART)
 
 
 def price(demand: Demand, supply: Supply) -> dict[int, Prices]:

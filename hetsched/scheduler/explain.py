@@ -13,7 +13,7 @@ import msgspec
 from hetsched import _core
 from hetsched._core import TaskRow
 from hetsched.model import Task
-from hetsched.policy.price import APART, FIRST_ASKED
+from hetsched.policy.price import FIRST_ASKED, wanted_together
 from hetsched.policy.profiles import Prediction
 from hetsched.scheduler import lending, reservations, together
 from hetsched.scheduler.attempts import Attempt, Claimed
@@ -246,8 +246,7 @@ class Explain:
     def _kept_whole(self, body: Task) -> Iterator[Found]:
         """More is asked by tasks for more whole devices than this one: by price it goes where it leaves nodes to them."""
         for ask in body.resources.devices if self.core.asked >= FIRST_ASKED else ():
-            apart = self.core.apart(self.books.kinds.known(ask.kind))
-            wanted = apart[min(ask.whole, len(apart) - 1)] / (1000 * APART)
+            wanted = wanted_together(self.core.apart(self.books.kinds.known(ask.kind)), ask.whole)
             if wanted:
                 sentence = (
                     f"{wanted:.0%} of the {ask.kind} asked for are asked for by tasks that need more whole ones together; "

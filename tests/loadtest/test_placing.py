@@ -1,5 +1,5 @@
 """The order in which presets stand, on a small made cluster: `price` with those that it has to beat, or before them. So small a cluster says
-little (a seed moves it by more than they differ): this guards against a policy that broke. What is claimed is in loadtest/README.md."""
+little by one seed: this guards against a policy that broke. What is claimed is in loadtest/README.md."""
 
 from __future__ import annotations
 
@@ -42,12 +42,14 @@ def test_where_who_does_not_fit_is_lost_price_fills_as_much_as_others() -> None:
     assert own >= max(full(runs("best-fit", 1.1, keeps=False)), full(runs("fgd", 1.1, keeps=False)) - 0.5)
 
 
-def test_where_nothing_leaves_price_fills_about_as_much_as_any() -> None:
+def test_where_nothing_leaves_price_fills_most() -> None:
+    """In the mean of sixty: one seed moves it by ten times what it is better by."""
+    flows = {seed: inflation([POOL], NODES, 1.3, seed) for seed in range(1, 61)}
+
     def filled(preset: str) -> float:
-        flows = {seed: inflation([POOL], NODES, 1.3, seed) for seed in SEEDS}
         return full([Run(preset, shuffled(NODES, seed), flow, keeps=False) for seed, flow in flows.items()])
 
-    assert filled("price") >= max(map(filled, OTHERS)) - 0.3
+    assert max(("price", *OTHERS), key=filled) == "price"
 
 
 def test_a_flow_asks_for_its_load_and_is_the_same_again() -> None:

@@ -208,15 +208,20 @@ def test_openb_is_worth_what_was_published_here(shared: Path) -> None:
     assert worth == {160: 0, 220: 1, 230: 3, 290: 3, 320: 4, 440: 4, 460: 6, 550: 8, 650: 8, 810: 12}
 
 
-def test_a_cold_cluster_keeps_its_wide_nodes_whole(tmp_path: Path) -> None:
-    """Whatever cores go with a device there, and though nobody has asked for a whole node yet."""
+@pytest.mark.parametrize("cores", [1, 2, 8])
+@pytest.mark.parametrize("gap_s", [0, 10])
+@pytest.mark.parametrize("burst", [0, 60, 300])
+def test_wide_nodes_are_kept_whole_though_nobody_has_asked_for_one_yet(
+    tmp_path: Path, cores: int, gap_s: int, burst: int
+) -> None:
+    """On a cold cluster and after a burst of single devices that has ended; whether they come together or one by one."""
     nodes = [
         {"name": "wide-", "count": 4, "cpu": 64, "memory": "512Gi", "devices": [{"kind": "gpu", "count": 8}]},
         {"name": "narrow-", "count": 16, "cpu": 64, "memory": "512Gi", "devices": [{"kind": "gpu", "count": 2}]},
     ]
-    ones = {"template": {"id": "one", "resources": {"gpu": 1, "cpu": 2}, "duration": 900}, "count": 8}
+    one = {"resources": {"gpu": 1, "cpu": cores}}
+    events = [{"at": 0, "submit": {"template": {**one, "id": "burst", "duration": 50}, "count": burst}}] * (burst > 0)
+    events += [{"at": 400 + gap_s * at, "submit": {**one, "id": f"one-{at}", "duration": 900}} for at in range(16)]
     eights = {"template": {"id": "eight", "resources": {"gpu": 8, "cpu": 16}, "duration": 60}, "count": 4}
-    run = Run(
-        tmp_path, {"nodes": nodes, "events": [{"at": 0, "submit": ones}, {"at": 10, "submit": eights}], "until": 1000}
-    )
-    assert {event["t"] for event in run.of("placed") if event["task"].startswith("eight")} == {10.05}
+    run = Run(tmp_path, {"nodes": nodes, "events": [*events, {"at": 700, "submit": eights}], "until": 1000})
+    assert {event["t"] for event in run.of("placed") if event["task"].startswith("eight")} == {700.05}

@@ -1,4 +1,4 @@
-"""The example of docs/plan-and-explain.md happens."""
+"""The examples of docs/plan-and-explain.md and docs/reasons.md happen."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import yaml
 
 from hetsched.model import parse_submission
 from hetsched.scheduler import rehearse
+from hetsched.scheduler.reasons import PRECEDENCE
 from tests.scheduler.build import Story
 from tests.scheduler.whatif import patient
 
-PAGE = Path(__file__).parents[2] / "docs" / "plan-and-explain.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, REASONS = DOCS / "plan-and-explain.md", DOCS / "reasons.md"
 
 
 def test_the_page_tells_what_happens() -> None:
@@ -35,3 +37,22 @@ def test_the_page_tells_what_happens() -> None:
     victims = ", ".join(victim["id"] for victim in task["victims"])
     said.add(f"plan: {task['starts']} on {task['placement']['node']}, evicts {victims}")
     assert set(found[2].splitlines()) <= said
+
+
+def test_the_reasons_are_told() -> None:
+    found = re.search(r"```yaml\n(.*?)```.*?```text\n(.*?)```", REASONS.read_text(), re.DOTALL)
+    assert found is not None
+    example = yaml.safe_load(found[1])
+    story = Story(example["nodes"])
+    for queue in example["queues"]:
+        story.queue(**queue)
+    for body in example["submit"]:
+        story.submit(body)
+        story.wait(0.1)
+    waiting = [body["id"] for body in example["submit"] if story.node_of(body["id"]) is None]
+    assert [f"{ident}: {story.scheduler.view.explain(ident)['reason']}" for ident in waiting] == found[2].splitlines()
+
+
+def test_every_reason_is_on_the_page_in_the_order_of_precedence() -> None:
+    page = re.findall(r"^\| `(\w+)` \|", REASONS.read_text(), re.MULTILINE)
+    assert page == [str(reason) for reason in PRECEDENCE]
