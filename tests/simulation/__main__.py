@@ -85,7 +85,7 @@ def _one(seed: int, hours: float, keep: str | None, pace: Pace) -> int:
 
 def _many(seeds: range, hours: float, pace: Pace) -> int:
     """Until the last seed, or a SIGTERM."""
-    began_s, total, tasks, broken = time.process_time(), 0.0, 0, 0
+    began_s, total, under, tasks, broken = time.process_time(), 0.0, 0.0, 0, 0
     struck, met = Counter[str](), Met()
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
@@ -94,6 +94,7 @@ def _many(seeds: range, hours: float, pace: Pace) -> int:
             break
         verdict = run(seed, hours, pace=pace)
         total += verdict.hours
+        under += min(verdict.hours, hours)
         tasks += verdict.tasks
         struck.update(verdict.struck)
         met.update(verdict.met)
@@ -103,8 +104,8 @@ def _many(seeds: range, hours: float, pace: Pace) -> int:
             print("  again with:", command(seed, hours, shrink(seed, hours, pace=pace), pace), flush=True)
     cpu_s = time.process_time() - began_s
     print(
-        f"{total:.1f} simulated hours ({pace.name}), {broken} broken, {tasks} tasks, {sum(struck.values())} faults, "
-        f"{cpu_s:.0f} CPU seconds, {total / cpu_s:.2f} hours a CPU second"
+        f"{total:.1f} simulated hours ({pace.name}), {under:.1f} of them under faults, {broken} broken, {tasks} tasks, "
+        f"{sum(struck.values())} faults, {cpu_s:.0f} CPU seconds, {total / cpu_s:.2f} hours a CPU second"
     )
     print("faults: " + ", ".join(f"{name} {times}" for name, times in sorted(struck.items())))
     print("\nfaults that met a task in that state:\n" + table(met, faults.FAULTS))

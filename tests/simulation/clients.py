@@ -12,6 +12,9 @@ from tests.simulation.clockwork import Process
 from tests.simulation.laws import TERMINAL
 from tests.simulation.world import DAEMON, World
 
+MOST_WAITING = 24
+"""Queued tasks at which clients bring no more: enough that everybody waits for somebody, and few enough that a world comes to rest soon."""
+
 
 class Lost(Exception):
     """No answer: what was asked may or may not have happened."""
@@ -48,7 +51,7 @@ class Client:
             roll = self.rng.random()
             if self._leases and roll > 0.7:
                 await self._finish(self.rng.choice(self._leases))
-            elif roll < 0.55 or not self.open:
+            elif not self.open or (roll < 0.55 and self.world.waiting < MOST_WAITING):
                 await self._submit()
             elif roll < 0.65:
                 await self._cancel(self.rng.choice(self.open))
@@ -196,7 +199,7 @@ class Client:
             try:
                 return await self._submit_call(ids, body, key)
             except Lost:
-                await asyncio.sleep(self.rng.uniform(0.5, 3.0))
+                await asyncio.sleep(self.rng.uniform(0.5, 3.0) * self.scale)
 
     async def _ask(self, *words: Any) -> Any:
         self._number += 1

@@ -136,6 +136,7 @@ def _go_dark(world: World, node: Node, for_s: float) -> None:
     def come_back() -> None:
         if node.dark_since_s == since_s:
             world.network.dark.discard(node.name)
+            world.network.flow()
 
     world.loop.call_outside(come_back, after_s=world.pace.scale * for_s)
 

@@ -24,7 +24,7 @@ from hetsched.agent.records import Record
 from hetsched.agent.shim import lease
 from hetsched.agent.spawner import Ended, News, Started, Unclear
 from hetsched.agent.spool import key_of
-from tests.simulation.clockwork import CURRENT, Machine, Process
+from tests.simulation.clockwork import CURRENT, Bell, Machine, Process
 from tests.simulation.pace import Pace
 
 
@@ -116,13 +116,13 @@ class Shim:
         assert process is not None
         self.process = Process(process.loop, node, f"shim of {record.name}")
         self.process.at_death.append(self._died)
-        self._nudged = asyncio.Event()
+        self._nudged = Bell(process.loop)
         node.shims[self.pid] = self
         self.process.run(self._live())
 
     def nudge(self) -> None:
         if self.process.alive:
-            self._nudged.set()
+            self._nudged.ring()
 
     async def _live(self) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -183,10 +183,7 @@ class Shim:
             wakes = [end_s, now_s + self.node.pace.look_s]
             wakes += [lease.read_deadline(self._lease) / 1e9, limit_s or end_s] if kill_s is None else [kill_s]
             wake_s = min(wakes)
-            self._nudged.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.001, wake_s - now_s)):
-                    await self._nudged.wait()
+            await self._nudged.wait(max(0.001, wake_s - now_s))
         self.node.truth.end(run)
         if reason:
             return Ended(self._number, False, None, reason, False)

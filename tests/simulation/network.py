@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tests.simulation.clockwork import CURRENT, Process, VirtualLoop
+from tests.simulation.clockwork import CURRENT, Bell, Process, VirtualLoop
 
 WINDOW = 512
 """Messages on their way in one direction before `send` waits."""
@@ -113,6 +113,7 @@ class Network:
         self.delay_s = 0.0  # more, for everything
         self.jumble = 0.0  # chance of a message to come twice, and to change places with the one before
         self._listeners: dict[str, tuple[Process, Handler]] = {}
+        self._dialling: list[Bell] = []  # who dials where nothing arrives
 
     def listen(self, address: str, process: Process, handler: Handler) -> None:
         self._listeners[address] = (process, handler)
@@ -134,7 +135,9 @@ class Network:
             process, handler = found
             if not self._is_blocked(here, process) and not self._is_blocked(process, here):
                 break
-            await asyncio.sleep(1.0)
+            bell = Bell(self.loop)
+            self._dialling.append(bell)
+            await bell.wait()
         near, far = End(self, here), End(self, process)
         near.peer, far.peer = far, near
         far.is_answering = True
@@ -170,6 +173,9 @@ class Network:
 
     def flow(self) -> None:
         """What was stuck and is not any more is on its way again."""
+        dialling, self._dialling = self._dialling, []
+        for bell in dialling:
+            bell.ring()
         for end in self.ends:
             for _ in range(len(end._on_way)):
                 self.loop.call_outside(self._deliver, end, after_s=self._latency_s())

@@ -27,6 +27,7 @@ class Pace(NamedTuple):
                 "pull_every": 20.0 * scale,
                 "measure_every": 10.0 * scale,
                 "allow_root": True,
+                "log_attempts": 20,
                 "default_user": "",
             },
             "store": {"snapshot_every": 120.0 * scale, "lease": 6.0 * scale},

@@ -131,13 +131,15 @@ def _supervise(world: World) -> None:
 async def _come_to_rest(world: World, clients: list[Client]) -> None:
     """Until all that was accepted has ended; then judge."""
     until_s = world.loop.true_s + REST_S * world.pace.scale
-    over: set[str] = set()
+    waited_for = set(world.audit.acknowledged)
     while world.loop.true_s < until_s:
         await asyncio.sleep(10.0)
         _supervise(world)
         if world.daemon_process is not None and world.daemon_process.alive:
-            over.update(task for task in world.audit.acknowledged.keys() - over if world.has_ended(task))
-        if not world.audit.acknowledged.keys() - over and all(client.is_done for client in clients):
+            waited_for = {task for task in waited_for if not world.has_ended(task)}
+        if not waited_for and all(client.is_done for client in clients):
+            waited_for = {task for task in world.audit.acknowledged if not world.has_ended(task)}
+        if not waited_for and all(client.is_done for client in clients):
             break
     await asyncio.sleep(60.0 * world.pace.scale)
     daemon = world.daemon

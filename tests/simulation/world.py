@@ -239,6 +239,11 @@ class World:
         """By the daemon that leads."""
         return self.daemon is not None and str(self.daemon.state_of(task)) in TERMINAL
 
+    @property
+    def waiting(self) -> int:
+        """How many tasks are queued, by the daemon that leads."""
+        return 0 if self.daemon is None else int(self.daemon.scheduler.core.counts()[CODE_OF_STATE[State("queued")]])
+
     def at_state(self, state: str, call: Callable[[], None]) -> None:
         """Call as soon as a task is in that state, by a turn that has just been let out; after a while anyway."""
         waiting = (state, call)
@@ -382,7 +387,8 @@ def simulated(seed: int, pace: Pace = DENSE, mutate: Callable[[], Callable[[], N
     put(Daemon, "_release", released)
     put(journal_module, "HEALTH_EVERY_S", 5.0 * pace.scale)
     put(journal_module, "Tenure", SimulatedTenure)
-    put(standby_module, "LOOK_S", 1.0 * pace.scale)
+    put(standby_module, "LOOK_S", 2.0 * pace.scale)
+    put(agent_module, "_TIDY_LOOK_S", 15.0 * pace.scale)
     for place, name in ((files_module, "_write"), (Ledger, "write"), (Ledger, "replace")):
         put(place, name, kernel.disk_of(getattr(place, name)))
     undo.append(virtual_time(world.loop))
