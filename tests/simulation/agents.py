@@ -19,6 +19,8 @@ from tests.simulation.kernel import Node
 from tests.simulation.network import End
 
 GPUS = 4
+DAEMONS = ("d0", "d1")
+"""Machines of daemons, and their addresses."""
 
 
 class SimulatedAgent(Agent):
@@ -40,13 +42,18 @@ class SimulatedAgent(Agent):
 
 
 class _Address:
+    """Both daemons, in turn."""
+
     last_url = "simulated:"
 
+    def __init__(self) -> None:
+        self._tries = 0
+
     def find(self) -> tuple[str, str]:
-        return "simulated:", "token"
+        return DAEMONS[self._tries % len(DAEMONS)], "token"
 
     def leave(self, leader: str) -> None:
-        """There is one daemon."""
+        self._tries += 1
 
 
 class SimulatedDevices:

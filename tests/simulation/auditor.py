@@ -10,23 +10,26 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from hetsched.agent.attempts import Key
 from hetsched.store.frame import Frame
 from tests.simulation.kernel import Run, Truth
 from tests.simulation.laws import RANK, TERMINAL, Violation
-from tests.simulation.ledger import Ledger
+from tests.simulation.ledger import OVER, Ledger
+from tests.simulation.pace import Pace
 
 
 class Auditor:
     """Asked at every event of the outside; raises Violation."""
 
-    def __init__(self, repair_s: float) -> None:
+    def __init__(self, pace: Pace) -> None:
         self.truth = Truth(self.begun)
-        self.ledger = Ledger(repair_s)
+        self.ledger = Ledger(pace)
         self.acknowledged: dict[str, str] = {}  # id → body
         self.refused: dict[str, str] = {}  # id → why
         self.keys: dict[str, tuple[str | None, ...]] = {}
         self.ended: dict[str, tuple[str, int]] = {}  # id → (end, attempt), from events
         self.seen: dict[tuple[str, str], tuple[int, int, str]] = {}  # (reader, id) → (attempt, rank, end) told last
+        self.over: set[tuple[str, int]] = set()  # attempts that events have said to be over
         self._epoch = 0
         self._seq = 0
 
@@ -48,6 +51,8 @@ class Auditor:
             raise Violation("I4", f"{run} begins and {over} of {run.machine.name} are given away; there live {holders}")
         if run.key in self.truth.ever:
             raise Violation("I3", f"{run} begins a second time")
+        if run.key in self.over and not run.machine.stands_still(now_s):
+            raise Violation("I3", f"{run} begins, and that attempt is over")
         self.ledger.begun(run.key.task)
 
     def look_around(self, now_s: float) -> None:
@@ -57,14 +62,17 @@ class Auditor:
             if not run.machine.stands_still(now_s) and (other := awake.setdefault(run.key.task, run)) is not run:
                 raise Violation("I3", f"{run} and {other} live")
 
-    def gone(self, machine: str, for_s: float, rows: list[dict[str, Any]], promised: int) -> None:
-        """A machine has been dark for so long, and a daemon was there all the time: nobody may be thought to live there (`rows`: live
-        tasks), or wait for devices there (`promised`: how many do)."""
+    def closed(self, machine: str, promised: int) -> None:
+        """A machine is silent, gone, or gets nothing new: nobody waits for devices there (`promised`: how many do)."""
+        if promised:
+            raise Violation("I12", f"{promised} tasks wait for devices of {machine}, which gets nothing new")
+
+    def gone(self, machine: str, for_s: float, rows: list[dict[str, Any]]) -> None:
+        """A machine has been dark for so long, and a daemon was there all the time: nobody may be thought to live there.
+        `rows`: live tasks."""
         for row in rows:
             if row["placement"] and row["placement"]["node"] == machine:
                 raise Violation("I12", f"{row['id']} stays on {machine}, which has been gone for {for_s:.0f} s")
-        if promised:
-            raise Violation("I12", f"{promised} tasks wait for devices of {machine}, gone for {for_s:.0f} s")
 
     # ------------------------------------------------------------------ what the server shows
 
@@ -123,6 +131,14 @@ class Auditor:
         task = event.task
         if leads:
             self.ledger.event(event)
+        if event.event in OVER and event.attempt:
+            self.over.add((task, event.attempt))
+            code = self.truth.own_ends.get(Key(task, event.attempt))
+            if code is not None and event.data.get("reason") == "lost_attempt":
+                raise Violation(
+                    "I6",
+                    f"attempt {event.attempt} of {task} ended with {code}, which is on disk, and is told to be lost",
+                )
         if event.event in TERMINAL:
             if task in self.ended:
                 raise Violation("I2", f"{task} ended as {self.ended[task][0]} and again as {event.event}")

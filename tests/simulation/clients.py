@@ -8,9 +8,10 @@ import json
 import random
 from typing import Any
 
+from tests.simulation.agents import DAEMONS
 from tests.simulation.clockwork import Process
 from tests.simulation.laws import TERMINAL
-from tests.simulation.world import DAEMON, World
+from tests.simulation.world import World
 
 MOST_WAITING = 24
 """Queued tasks at which clients bring no more: enough that everybody waits for somebody, and few enough that a world comes to rest soon."""
@@ -38,6 +39,7 @@ class Client:
         self._count = 0
         self._end: Any = None
         self._number = 0
+        self._tries = 0
         self._life = self.process.run(self._watch() if watches else self._live())
 
     @property
@@ -51,10 +53,10 @@ class Client:
             roll = self.rng.random()
             if self._leases and roll > 0.7:
                 await self._finish(self.rng.choice(self._leases))
-            elif not self.open or (roll < 0.55 and self.world.waiting < MOST_WAITING):
+            elif not self.open or (roll < 0.55 and self.world.waiting < MOST_WAITING * (1 + self._rushes)):
                 await self._submit()
             elif roll < 0.65:
-                await self._cancel(self.rng.choice(self.open))
+                await self._cancel(self.open[-1] if self.rng.random() < 0.5 else self.rng.choice(self.open))
             elif roll < 0.72:
                 await self._insist(*self.rng.choice(self._sent))
             else:
@@ -62,6 +64,11 @@ class Client:
         while self._leases:
             await asyncio.sleep(self.scale)
             await self._finish(self.rng.choice(self._leases))
+
+    @property
+    def _rushes(self) -> bool:
+        """Everybody brings long and urgent work now, more than there is room for."""
+        return self.world.loop.true_s < self.world.rush_until_s
 
     def stir(self) -> None:
         """Something has just gone wrong: that is when wishes tell most."""
@@ -114,6 +121,8 @@ class Client:
         }
         if rng.random() < 0.1:
             task["time_limit"] = 10 * self.scale
+        if self._rushes:
+            task["qos"], argv[1] = "critical", str(300 * self.scale)
         if rng.random() < 0.08:
             task["deadline"], task["on_deadline"] = rng.choice((5, 30)) * self.scale, "expire"
         if rng.random() < 0.08:  # a lease-only task
@@ -207,7 +216,7 @@ class Client:
         try:
             async with asyncio.timeout(5.0):
                 if self._end is None:
-                    self._end = await self.world.network.dial(DAEMON)
+                    self._end = await self.world.network.dial(DAEMONS[self._tries % len(DAEMONS)])
                 await self._end.send((number, *words))
                 while True:
                     got = await self._end.receive()
@@ -216,6 +225,7 @@ class Client:
                     if got[0] == number:
                         return got[1]
         except (OSError, TimeoutError, Lost):
+            self._tries += 1
             if self._end is not None:
                 self._end.shut()
                 self._end = None

@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.simulation.agents import GPUS
-from tests.simulation.kernel import Node
+from tests.simulation.agents import DAEMONS, GPUS
+from tests.simulation.kernel import BIRTH_S, Node
 from tests.simulation.world import World
 
 
@@ -24,8 +24,22 @@ class Fault(NamedTuple):
     when: str
 
 
-MOMENTS = ("", "", "placed", "placed", "running", "stopping", "stopping", "backoff", "backoff", "held")
-"""States that faults wait for; most are so short that no fault would meet them by chance."""
+MOMENTS = (
+    "",
+    "",
+    "",
+    "placed",
+    "placed",
+    "running",
+    "stopping",
+    "stopping",
+    "backoff",
+    "backoff",
+    "held",
+    "claiming",
+    "snapshot",
+)
+"""States of a task that faults wait for, and the publishing of a snapshot; most are so short that no fault would meet them by chance."""
 
 
 def plan(seed: int, hours: float, mean_s: float) -> list[Fault]:
@@ -49,6 +63,12 @@ def strike(world: World, fault: Fault) -> None:
         FAULTS[name](world, random.Random(fault.seed))
 
 
+def _node(world: World, rng: random.Random) -> Node:
+    """Any; more often one of those at which the moment has come."""
+    here = [node for node in world.nodes if node.name in world.where]
+    return rng.choice(here if here and rng.random() < 0.7 else world.nodes)
+
+
 # ---------------------------------------------------------------------- processes
 
 
@@ -70,7 +90,7 @@ def freeze_daemon(world: World, rng: random.Random) -> None:
 
 
 def kill_agent(world: World, rng: random.Random) -> None:
-    process = world.agents[rng.choice(world.nodes).name]
+    process = world.agents[_node(world, rng).name]
     if rng.random() < 0.3:
         process.kill()
     else:
@@ -78,7 +98,7 @@ def kill_agent(world: World, rng: random.Random) -> None:
 
 
 def freeze_agent(world: World, rng: random.Random) -> None:
-    process = world.agents[rng.choice(world.nodes).name]
+    process = world.agents[_node(world, rng).name]
     process.freeze()
     world.loop.call_outside(process.thaw, after_s=world.pace.scale * rng.choice((1, 8, 12, 40)) * rng.uniform(0.5, 1.5))
 
@@ -95,7 +115,7 @@ def kill_shim(world: World, rng: random.Random) -> None:
 
 def freeze_machine(world: World, rng: random.Random) -> None:
     """A laptop's lid, a hypervisor's pause: its clocks go on, nothing else does."""
-    node = rng.choice(world.nodes)
+    node = _node(world, rng)
     frozen = list(node.processes)
     for process in frozen:
         process.freeze()
@@ -110,17 +130,17 @@ def freeze_machine(world: World, rng: random.Random) -> None:
 
 
 def reboot(world: World, rng: random.Random) -> None:
-    rng.choice(world.nodes).lose_power()
+    _node(world, rng).lose_power()
 
 
 def power_cut(world: World, rng: random.Random) -> None:
     """A machine goes dark without a word and comes back with another boot id."""
-    _go_dark(world, rng.choice(world.nodes), rng.uniform(1, 60))
+    _go_dark(world, _node(world, rng), rng.uniform(1, 60))
 
 
 def machine_gone(world: World, rng: random.Random) -> None:
     """The same for minutes; and as often as not the daemon dies with it, so that the next one has never heard of it."""
-    _go_dark(world, rng.choice(world.nodes), rng.uniform(240, 400))
+    _go_dark(world, _node(world, rng), rng.uniform(240, 400))
     if rng.random() < 0.5:
         kill_daemon(world, rng)
 
@@ -239,7 +259,7 @@ def _other_machine(world: World) -> int:
 
 
 def _machines(world: World) -> list[str]:
-    return [*(node.name for node in world.nodes), "d0", "d1", "store", "clients"]
+    return [*(node.name for node in world.nodes), *DAEMONS, "store", "clients"]
 
 
 def partition(world: World, rng: random.Random) -> None:
@@ -261,15 +281,17 @@ def isolate(world: World, rng: random.Random) -> None:
     _block(world, pairs + [(b, a) for a, b in pairs], rng)
 
 
-def _block(world: World, pairs: list[tuple[str, str]], rng: random.Random) -> None:
+def _block(world: World, pairs: list[tuple[str, str]], rng: random.Random, for_s: float | None = None) -> None:
     network = world.network
+    if for_s is None:
+        for_s = world.pace.scale * rng.choice((2, 9, 14, 40)) * rng.uniform(0.5, 1.5)
     network.blocked.update(pairs)
 
     def heal() -> None:
         network.blocked.difference_update(pairs)
         network.flow()
 
-    world.loop.call_outside(heal, after_s=world.pace.scale * rng.choice((2, 9, 14, 40)) * rng.uniform(0.5, 1.5))
+    world.loop.call_outside(heal, after_s=for_s)
 
 
 def cut_off_and_killed(world: World, rng: random.Random) -> None:
@@ -306,8 +328,35 @@ def answered_and_powerless(world: World, rng: random.Random) -> None:
     world.loop.call_outside(end, after_s=rng.uniform(1, 12))
 
 
+def hasty_successor(world: World, rng: random.Random) -> None:
+    """The store's clock jumps ahead while its leader is cut off from it: another daemon leads, and the first one does not know until its own
+    lease is over. One node hears only the first."""
+    process = world.daemon_process
+    if process is None or not process.alive or world.regressed:
+        return
+    other = _other_machine(world)
+    one, two = process.machine.name, world.daemon_machines[other].name
+    node, scale, clock = _node(world, rng).name, world.pace.scale, world.server.machine
+    world.start_daemon(other)
+    _block(world, [(one, "store"), ("store", one)], rng, scale * rng.uniform(6, 12))
+    _block(world, [(node, two), (two, node)], rng, scale * rng.uniform(10, 60))
+    world.loop.call_outside(
+        lambda: setattr(clock, "wall_offset_s", clock.wall_offset_s + 3600), after_s=scale * rng.uniform(0.1, 2)
+    )
+
+
+def late_acknowledgements(world: World, rng: random.Random) -> None:
+    """For some seconds a node hears nothing; then it is not heard either; then it hears what was said to it before."""
+    scale, node = world.pace.scale, _node(world, rng).name
+    after_s = scale * rng.uniform(3, 5)
+    _block(world, [(daemon, node) for daemon in DAEMONS], rng, after_s + scale * rng.uniform(2, 8))
+    world.loop.call_outside(
+        _block, world, [(node, daemon) for daemon in DAEMONS], rng, scale * rng.uniform(20, 60), after_s=after_s
+    )
+
+
 def jumbled(world: World, rng: random.Random) -> None:
-    """Messages between daemon, agents and clients come twice and out of order."""
+    """Messages between daemon, agents and clients come twice, out of order, or seconds late."""
     world.network.jumble = rng.choice((0.1, 0.5))
     world.loop.call_outside(setattr, world.network, "jumble", 0.0, after_s=world.pace.scale * rng.uniform(5, 30))
 
@@ -350,14 +399,38 @@ def clock_rate(world: World, rng: random.Random) -> None:
 
 def full_agent_disk(world: World, rng: random.Random) -> None:
     """Nothing can be written on that machine."""
-    node = rng.choice(world.nodes)
+    node = _node(world, rng)
     node.disk_is_full = True
     world.loop.call_outside(setattr, node, "disk_is_full", False, after_s=world.pace.scale * rng.uniform(2, 40))
 
 
+def slow_births(world: World, rng: random.Random) -> None:
+    """A machine that pages: shims are born seconds after they were ordered; and the agent that ordered them may be dead by then."""
+    node = _node(world, rng)
+    node.birth_s = world.pace.scale * rng.uniform(1, 12)
+    world.loop.call_outside(setattr, node, "birth_s", BIRTH_S, after_s=world.pace.scale * rng.uniform(10, 40))
+    for _ in range(rng.randint(0, 3)):
+        world.loop.call_outside(lambda: world.agents[node.name].kill(), after_s=world.pace.scale * rng.uniform(0.5, 40))
+
+
+def set_back_and_killed(world: World, rng: random.Random) -> None:
+    """The daemon's machine is told an earlier time, and the daemon dies."""
+    process = world.daemon_process
+    if process is not None:
+        process.machine.wall_offset_s -= rng.choice((2, 600, 86_400))
+        process.kill()
+
+
+def rush(world: World, rng: random.Random) -> None:
+    """More urgent and long work than there is room for; and then there is a machine less."""
+    world.rush_until_s = world.loop.true_s + 15 * world.pace.scale
+    node, for_s = _node(world, rng), rng.uniform(20, 200)
+    world.loop.call_outside(_go_dark, world, node, for_s, after_s=world.pace.scale * rng.uniform(5, 30))
+
+
 def device_fails(world: World, rng: random.Random) -> None:
     """One device is failed or suspect, and well again later."""
-    node, device = rng.choice(world.nodes), f"gpu-{rng.randrange(GPUS)}"
+    node, device = _node(world, rng), f"gpu-{rng.randrange(GPUS)}"
     node.sick[device] = rng.choice(("failed", "failed", "suspect"))
     world.loop.call_outside(node.sick.pop, device, None, after_s=world.pace.scale * rng.uniform(5, 120))
 
@@ -369,7 +442,8 @@ FAULTS: dict[str, Callable[[World, random.Random], None]] = {
         kill_server, power_cut_server, freeze_server, slow_disk, full_server, replica_server, lost_answers,
         regressed_store, second_leader, frozen_leader, cut_off_leader,
         partition, one_way, isolate, cut, cut_off_and_killed, answered_and_powerless, slow_network, jumbled,
-        wall_clock, clock_rate, slow_agent_disk, full_agent_disk, device_fails,
+        hasty_successor, late_acknowledgements, set_back_and_killed,
+        wall_clock, clock_rate, slow_agent_disk, full_agent_disk, device_fails, slow_births, rush,
     )
 }  # fmt: skip
 
@@ -389,6 +463,7 @@ def mend(world: World) -> None:
     for node in world.nodes:
         node.woke_s = min(node.woke_s, world.loop.true_s)
         node.disk_is_full = False
+        node.birth_s = BIRTH_S
         node.sick.clear()
     for process in world.loop.processes:
         process.fuse = None

@@ -27,6 +27,9 @@ from hetsched.agent.spool import key_of
 from tests.simulation.clockwork import CURRENT, Bell, Machine, Process
 from tests.simulation.pace import Pace
 
+BIRTH_S = 0.003
+"""From an order to a shim until that is there."""
+
 
 class Run:
     """A task's process. `devices`: (id, share in thousandths). `ends_s`: true time of its own end, `None` = when told."""
@@ -49,6 +52,7 @@ class Truth:
     def __init__(self, begun: Callable[[Run, float], None]) -> None:
         self.runs: dict[int, Run] = {}
         self.ever: set[Key] = set()
+        self.own_ends: dict[Key, int] = {}  # of those that ended by themselves, and it is on disk
         self.pids = itertools.count(100)  # no two processes share one, on whichever machine
         self._begun = begun
 
@@ -74,6 +78,7 @@ class Node(Machine):
         self.devices_of: dict[Key, tuple[tuple[str, int], ...]] = {}
         self.sick: dict[str, str] = {}  # device → its health, where that is not good
         self.disk_is_full = False
+        self.birth_s = BIRTH_S
         self.dark_since_s = 0.0
         self.held: Callable[[], list[Key]] = list  # what its agent takes to be alive
         self.woke_s = float("-inf")  # true time; inf: it stands still now
@@ -152,6 +157,8 @@ class Shim:
             await asyncio.sleep(1.0)
         with life.open("a") as file:
             file.write(f"ended {end.succeeded:d} {code} 0 0.0 {end.reason}\n")
+        if end.exit_code is not None and (key := key_of(self._record.name)) is not None:
+            self.node.truth.own_ends[key] = end.exit_code
         self._tell(end)
 
     async def _run(self, life: Path) -> Ended:
@@ -256,7 +263,7 @@ class Spawner:
                 helper.context.run(Shim, node, self._tasks, order, record, generation, self._told)
                 helper.kill()
 
-        self._agent.loop.call_outside(begin, after_s=0.003)
+        self._agent.loop.call_outside(begin, after_s=node.birth_s)
 
     def known(self, order: int) -> None:
         pass

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.simulation.laws import LIVE, TERMINAL, Violation
+from tests.simulation.pace import Pace
 
 OVER = ("requeued", "backoff", *TERMINAL)
 
@@ -23,20 +24,20 @@ def amounts_of(name: str) -> dict[str, int]:
 
 
 class Ledger:
-    """`repair_s`: how long a gang may stay short while a daemon lives."""
+    """`pace`: how long a gang may stay short and a task may take to stop, while everybody hears."""
 
-    def __init__(self, repair_s: float) -> None:
-        self._repair_s = repair_s
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
         self._members: dict[str, set[str]] = defaultdict(set)
         self._gang_of: dict[str, str] = {}
-        self._stopping: set[str] = set()
+        self._stopping: dict[str, float] = {}  # for how many seconds in which it could
         self._live: dict[str, list[tuple[tuple[str, str], int]]] = {}  # task → [((node, device), share)]
         self._placed_ever: set[str] = set()
-        self._claiming: set[str] = set()  # waits, and has devices promised
+        self.claims: dict[str, str] = {}  # who waits and has devices promised → on which node
         self._ended: dict[str, str] = {}
         self._used: Counter[tuple[str, str]] = Counter()
         self._failed: set[tuple[str, str]] = set()
-        self._short_since: dict[str, float] = {}
+        self._short_s: dict[str, float] = {}  # gangs that lack members, for how many seconds in which a daemon led
         self._touched: set[str] = set()  # gangs with a member placed in this turn
         self._changed: set[str] = set()  # gangs with any news in this turn
         self._counted: Counter[str] = Counter()  # since this daemon started
@@ -55,17 +56,17 @@ class Ledger:
     def recovered(
         self,
         rows: Iterable[dict[str, Any]],
-        claiming: set[str],
+        claims: dict[str, str],
         devices: Iterable[dict[str, Any]],
         state_of: Callable[[str], str],
     ) -> None:
         """A daemon has read the journal and knows of these tasks that have not ended; some of them have devices promised."""
         self._live.clear()
         self._stopping.clear()
-        self._short_since.clear()
+        self._short_s.clear()
         self._used.clear()
         self._counted.clear()
-        self._claiming = claiming
+        self.claims = claims
         for row in rows:
             task = row["id"]
             if row["attempt"]:
@@ -73,7 +74,7 @@ class Ledger:
             if row["state"] in LIVE:
                 self._hold(task, row["placement"])
             if row["state"] == "stopping":
-                self._stopping.add(task)
+                self._stopping[task] = 0.0
         for member in self._gang_of.keys() - self._ended.keys():
             if (state := state_of(member)) in TERMINAL:
                 self._ended[member] = state
@@ -92,21 +93,21 @@ class Ledger:
             where = event.data["node"], event.data["device"]
             (self._failed.add if event.data["health"] == "failed" else self._failed.discard)(where)
         elif name in ("stopping", "preempted"):
-            self._stopping.add(task)
+            self._stopping[task] = 0.0
         elif name == "queued" and not event.attempt:
             self._counted["queued"] += 1
         elif name == "claimed":
-            self._claiming.add(task)
+            self.claims[task] = event.data["node"]
         if name == "unclaimed" or name in TERMINAL:
-            self._claiming.discard(task)
+            self.claims.pop(task, None)
         gang = self._gang_of.get(task)
         if gang is not None:
             self._changed.add(gang)
 
-    def turn_over(self, now_s: float) -> None:
+    def turn_over(self) -> None:
         """All events of one turn have been heard."""
         for gang in self._changed:
-            self._judge_gang(gang, now_s)
+            self._judge_gang(gang)
         self._changed.clear()
         self._touched.clear()
 
@@ -119,11 +120,18 @@ class Ledger:
         if never:
             raise Violation("I5", f"{task} begins while {sorted(never)} of its gang have no place yet")
 
-    def overdue(self, now_s: float) -> None:
-        """Asked now and then, while a daemon lives."""
-        for gang, since_s in self._short_since.items():
-            if now_s - since_s > self._repair_s:
-                raise Violation("I5", f"gang {gang} has been short for {now_s - since_s:.0f} s")
+    def time_passed(self, length_s: float, obeying: set[str]) -> None:
+        """A daemon led all the while and what it decided was let out; these nodes could hear it and do it."""
+        for gang in self._short_s:
+            self._short_s[gang] += length_s
+            if self._short_s[gang] > self._pace.repair_s:
+                raise Violation("I5", f"gang {gang} has been short for {self._short_s[gang]:.0f} s")
+        for task in self._stopping:
+            held = self._live.get(task)
+            if held and held[0][0][0] in obeying:
+                self._stopping[task] += length_s
+                if self._stopping[task] > self._pace.stop_s:
+                    raise Violation("I12", f"{task} has been stopping for {self._stopping[task]:.0f} s")
 
     # ------------------------------------------------------------------ counters
 
@@ -159,7 +167,7 @@ class Ledger:
     ) -> None:
         used: dict[str, Counter[str]] = defaultdict(Counter)
         for row in rows:
-            if row["state"] in LIVE or row["id"] in self._claiming:
+            if row["state"] in LIVE or row["id"] in self.claims:
                 used[row["queue"]].update(amounts_of(row["name"]))
         for queue in queues:
             name = queue["name"]
@@ -177,7 +185,7 @@ class Ledger:
 
     def _place(self, task: str, data: dict[str, Any]) -> None:
         self._counted["placed"] += 1
-        self._claiming.discard(task)
+        self.claims.pop(task, None)
         self._placed_ever.add(task)
         self._hold(task, data)
         for (node, device), _ in self._live[task]:
@@ -199,11 +207,11 @@ class Ledger:
             self._used[device] += share
 
     def _free(self, task: str) -> None:
-        self._stopping.discard(task)
+        self._stopping.pop(task, None)
         for device, share in self._live.pop(task, ()):
             self._used[device] -= share
 
-    def _judge_gang(self, gang: str, now_s: float) -> None:
+    def _judge_gang(self, gang: str) -> None:
         members = self._members[gang]
         live = [member for member in members if member in self._live]
         done = [member for member in members if self._ended.get(member) == "succeeded"]
@@ -211,11 +219,11 @@ class Ledger:
         going_on = [member for member in members if member not in self._ended and member not in self._stopping]
         if gone and going_on:
             raise Violation("I5", f"{gone} of {gang} have ended, and {going_on} go on")
-        if not live or set(live) <= self._stopping or len(live) + len(done) == len(members):
-            self._short_since.pop(gang, None)
+        if not live or self._stopping.keys() >= set(live) or len(live) + len(done) == len(members):
+            self._short_s.pop(gang, None)
         elif gang in self._touched:
             raise Violation(
                 "I5", f"a member of {gang} is placed and only {len(live) + len(done)} of {len(members)} are"
             )
         else:
-            self._short_since.setdefault(gang, now_s)
+            self._short_s.setdefault(gang, 0.0)

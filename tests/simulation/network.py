@@ -111,7 +111,10 @@ class Network:
         self.dark: set[str] = set()  # machines without power
         self.ends: list[End] = []
         self.delay_s = 0.0  # more, for everything
-        self.jumble = 0.0  # chance of a message to come twice, and to change places with the one before
+        self.jumble = (
+            0.0  # chance of a message to come twice, and to change places with the one before; half of it to stray
+        )
+        self.stray_s = 5.0  # longest that it may
         self._listeners: dict[str, tuple[Process, Handler]] = {}
         self._dialling: list[Bell] = []  # who dials where nothing arrives
 
@@ -159,11 +162,28 @@ class Network:
         sender._sent += 1
         loop.call_outside(self._deliver, receiver, after_s=at_s - loop.true_s)
         if self.jumble and sender._sent > GREETINGS and data is not _END and self.store not in sender.machines():
-            if self.rng.random() < self.jumble:
-                on_way.append(data)
-                loop.call_outside(self._deliver, receiver, after_s=at_s + self._latency_s() - loop.true_s)
-            if len(on_way) > 1 and self.rng.random() < self.jumble:
-                on_way[-1], on_way[-2] = on_way[-2], on_way[-1]
+            self._jumble(receiver, at_s)
+
+    def _jumble(self, receiver: End, at_s: float) -> None:
+        """What was just put on its way comes twice, or changes places with the one before, or strays and comes when it may."""
+        loop, rng, on_way = self.loop, self.rng, receiver._on_way
+        if rng.random() < self.jumble:
+            on_way.append(on_way[-1])
+            loop.call_outside(self._deliver, receiver, after_s=at_s + self._latency_s() - loop.true_s)
+        if len(on_way) > 1 and rng.random() < self.jumble:
+            on_way[-1], on_way[-2] = on_way[-2], on_way[-1]
+        if rng.random() < self.jumble / 2:
+            loop.call_outside(self._stray, receiver, on_way[-1], after_s=rng.random() * self.stray_s)
+            if rng.random() < 0.5:
+                on_way.pop()  # that one only; what was to deliver it finds the next one, or nothing
+
+    def _stray(self, receiver: End, data: Any) -> None:
+        if (
+            not receiver.closed
+            and receiver.process.alive
+            and not self._is_blocked(receiver.peer.process, receiver.process)
+        ):
+            receiver.arrive(data)
 
     def hang_up(self, process: Process) -> None:
         """That process ends whatever others have opened to it."""

@@ -47,8 +47,14 @@ class Pace(NamedTuple):
 
     @property
     def repair_s(self) -> float:
-        """A gang's repair, with the longest that a daemon or its store stands still meanwhile."""
-        return 20.0 * self.scale + 150.0 * self.scale
+        """A gang's repair and a little, while a daemon leads and what it decides is let out."""
+        return 30.0 * self.scale
+
+    @property
+    def stop_s(self) -> float:
+        """From the order to stop until nothing lives, while everybody hears: the longest grace, shims and agents that are born and killed on
+        the way, lines that are opened again."""
+        return 10.0 * self.scale + 50.0 * self.scale
 
     @property
     def gone_s(self) -> float:

@@ -104,6 +104,7 @@ async def _live(world: World, seed: int, hours: float, plan: list[Fault], struck
                 strike(fault)
         await asyncio.sleep(world.pace.scale)
         _supervise(world)
+        world.tick()
         if world.loop.true_s >= judge_s:
             judge_s = world.loop.true_s + 60.0 * world.pace.scale
             world.judge()
@@ -135,6 +136,7 @@ async def _come_to_rest(world: World, clients: list[Client]) -> None:
     while world.loop.true_s < until_s:
         await asyncio.sleep(10.0)
         _supervise(world)
+        world.tick()
         if world.daemon_process is not None and world.daemon_process.alive:
             waited_for = {task for task in waited_for if not world.has_ended(task)}
         if not waited_for and all(client.is_done for client in clients):

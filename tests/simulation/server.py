@@ -112,6 +112,7 @@ class Server:
         self.refusal = ""  # full: certainly not written
         self.is_replica = False
         self.answers_to_lose = 0
+        self.published: Callable[[], None] = lambda: None
         self._whole: Disk | None = None  # what was there before it regressed
         self._term: tuple[Leader, float] | None = None  # who leads, until when by this machine's wall clock
         self._standbys: dict[str, tuple[Standby, float]] = {}
@@ -187,6 +188,8 @@ class Server:
             return error
         if name == "append" and answer.answer is Answer.STORED:
             self._appended(args[0])
+        if name == "publish":
+            self.published()
         return answer
 
     # ------------------------------------------------------------------ who leads

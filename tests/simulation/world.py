@@ -44,7 +44,7 @@ from hetsched.store.identity import Identity
 from hetsched.store.journal import Journal
 from hetsched.store.succession import Candidate
 from tests.simulation import kernel
-from tests.simulation.agents import ClientSocket, SimulatedAgent, SimulatedDevices
+from tests.simulation.agents import DAEMONS, ClientSocket, SimulatedAgent, SimulatedDevices
 from tests.simulation.auditor import Auditor
 from tests.simulation.clockwork import Machine, Process, VirtualLoop, VirtualTime, virtual_time
 from tests.simulation.coverage import Met
@@ -54,7 +54,6 @@ from tests.simulation.network import End, Network
 from tests.simulation.pace import DENSE, Pace
 from tests.simulation.server import RemoteBackend, RemoteRenewer, RemoteSuccession, Server, SimulatedTenure
 
-DAEMON = "daemon"
 NOT_ENDED = ",".join(("held", "queued", "backoff", *LIVE))
 NODES = 3
 
@@ -69,14 +68,16 @@ class World:
         self.directory = Path(
             tempfile.mkdtemp(prefix="hetsched-simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         )
-        self.audit = Auditor(pace.repair_s)
+        self.audit = Auditor(pace)
         self.network = Network(self.loop, random.Random(f"network {seed}"))
+        self.network.stray_s = 5.0 * pace.scale
         self.config: Config = from_mapping(pace.config(), simulated=False)
         self.server = Server(
             self.loop, self.network, Machine("store"), random.Random(f"server {seed}"), self.audit.appended
         )
+        self.server.published = lambda: self._come("snapshot", [])
         self.nodes = [Node(f"n{i}", self.audit.truth, 1 + self.rng.uniform(-0.01, 0.01), pace) for i in range(NODES)]
-        self.daemon_machines = [Machine("d0", 1 + self.rng.uniform(-0.01, 0.01)), Machine("d1")]
+        self.daemon_machines = [Machine(DAEMONS[0], 1 + self.rng.uniform(-0.01, 0.01)), Machine(DAEMONS[1])]
         self.desk = Machine("clients")
         self.daemon: Daemon | None = None
         self.daemon_process: Process | None = None  # of the one that led last
@@ -90,6 +91,9 @@ class World:
         self.began_s = 0.0  # when the present one opened it
         self.met: Met = Counter()
         self.regressed = False
+        self.where: list[str] = []  # nodes at which the fault that strikes now has its moment
+        self.rush_until_s = 0.0
+        self._heard_since_s: float | None = None  # the last tick, where all was well at it
         self.spoken_of: deque[str] = deque(maxlen=6)  # tasks that some client has asked something of just now
 
     # ------------------------------------------------------------------ daemon
@@ -99,7 +103,7 @@ class World:
         if machine in self.daemons and self.daemons[machine].alive:
             return
         process = self.daemons[machine] = Process(self.loop, self.daemon_machines[machine], "daemon")
-        process.at_death.append(lambda: self.network.leaves(DAEMON, process))
+        process.at_death.append(lambda: self.network.leaves(process.machine.name, process))
         process.run(self._watch(lambda: self._daemon_life(process, machine), process))
 
     async def _watch(self, life: Callable[[], Awaitable[None]], process: Process) -> None:
@@ -155,9 +159,9 @@ class World:
         turning = asyncio.create_task(daemon.turns.run())
         daemon.expect_nodes()
         self.daemon, self.daemon_process = daemon, process
-        self.network.listen(DAEMON, process, lambda end: self._serve(daemon, end))
+        self.network.listen(process.machine.name, process, lambda end: self._serve(daemon, end))
         await asyncio.wait([turning, store.failed], return_when=asyncio.FIRST_COMPLETED)
-        self.network.leaves(DAEMON, process)
+        self.network.leaves(process.machine.name, process)
         daemon.links.close()
         self.network.hang_up(process)
         turning.cancel()
@@ -168,8 +172,9 @@ class World:
 
     def _tell_ledger(self, daemon: Daemon) -> None:
         core, rows = daemon.scheduler.core, _all_tasks(daemon, NOT_ENDED)
-        claiming = {row["id"] for row in rows if core.task(core.find(row["id"].encode())).flags & CLAIMING}
-        self.audit.ledger.recovered(rows, claiming, daemon.view.devices(), lambda task: str(daemon.state_of(task)))
+        claiming = (row["id"] for row in rows if core.task(core.find(row["id"].encode())).flags & CLAIMING)
+        claims = {task: str(daemon.view.task(task)["claim"]["node"]) for task in claiming}
+        self.audit.ledger.recovered(rows, claims, daemon.view.devices(), lambda task: str(daemon.state_of(task)))
 
     async def _serve(self, daemon: Daemon, end: End) -> None:
         first = await end.receive()
@@ -245,7 +250,7 @@ class World:
         return 0 if self.daemon is None else int(self.daemon.scheduler.core.counts()[CODE_OF_STATE[State("queued")]])
 
     def at_state(self, state: str, call: Callable[[], None]) -> None:
-        """Call as soon as a task is in that state, by a turn that has just been let out; after a while anyway."""
+        """Call as soon as a task is in that state, by a turn that has just been let out, or a snapshot is published; after a while anyway."""
         waiting = (state, call)
 
         def at_last() -> None:
@@ -259,12 +264,61 @@ class World:
     def released(self, daemon: Daemon) -> None:
         """A turn of that daemon is durable and about to be let out."""
         self.turns += 1
-        if self._moments and daemon is self.daemon:
-            counts = daemon.scheduler.core.counts()
-            for waiting in list(self._moments):
-                if counts[CODE_OF_STATE[State(waiting[0])]]:
-                    self._moments.remove(waiting)
-                    self.loop.call_outside(waiting[1])
+        if daemon is not self.daemon:
+            return
+        for state in {state for state, _ in self._moments} - {"snapshot"}:
+            if state == "claiming":
+                if self.audit.ledger.claims:
+                    self._come(state, sorted(self.audit.ledger.claims.values()))
+            elif daemon.scheduler.core.counts()[CODE_OF_STATE[State(state)]]:
+                rows = daemon.view.tasks(state=state, limit=20)["tasks"] if state in LIVE else []
+                self._come(state, [row["placement"]["node"] for row in rows])
+
+    def _come(self, moment: str, where: list[str]) -> None:
+        """The moment that some faults wait for, at these nodes."""
+        for waiting in [waiting for waiting in self._moments if waiting[0] == moment]:
+            self._moments.remove(waiting)
+
+            def strike(call: Callable[[], None] = waiting[1]) -> None:
+                self.where = where
+                call()
+                self.where = []
+
+            self.loop.call_outside(strike)
+
+    def tick(self) -> None:
+        """Asked all the time: the ledger's clocks run while a daemon leads, all that it decided is let out, and who is to obey hears it."""
+        now_s = self.loop.true_s
+        daemon, process = self.daemon, self.daemon_process
+        before_s, self._heard_since_s = self._heard_since_s, None
+        if (
+            daemon is None
+            or process is None
+            or not process.alive
+            or process.frozen
+            or daemon.turns._unreleased
+            or not daemon.store.leads
+        ):
+            return
+        self._heard_since_s = now_s
+        if before_s is not None:
+            obeying = {node.name for node in self.nodes if self._obeys(node, process)}
+            self.audit.ledger.time_passed(now_s - before_s, obeying)
+
+    def _obeys(self, node: Node, daemon: Process) -> bool:
+        """Whether nothing keeps this node from doing what it is told."""
+        agent, network = self.agents[node.name], self.network
+        cut = {(node.name, daemon.machine.name), (daemon.machine.name, node.name)} & network.blocked
+        assert self.daemon is not None
+        return (
+            agent.alive
+            and not agent.frozen
+            and not cut
+            and node.name not in network.dark
+            and not node.disk_is_full
+            and not node.stands_still(self.loop.true_s)
+            and node.name in self.daemon.links.by_node
+        )
 
     def meet(self, fault: str) -> None:
         """A fault strikes: note which states of tasks it meets."""
@@ -284,9 +338,10 @@ class World:
         for node in self.nodes:
             since_s = max(node.dark_since_s, self.began_s)
             if node.name in self.network.dark and now_s - since_s > self.pace.gone_s:
-                known = daemon.scheduler.books.cluster.by_name.get(node.name)
-                promised = 0 if known is None else len(daemon.scheduler.core.claims_on(known.slot))
-                self.audit.gone(node.name, now_s - since_s, [row for row in rows if row["state"] in LIVE], promised)
+                self.audit.gone(node.name, now_s - since_s, [row for row in rows if row["state"] in LIVE])
+        for known in daemon.scheduler.books.cluster.by_name.values():
+            if not known.up or known.silent or known.cordoned or known.draining:
+                self.audit.closed(known.name, len(daemon.scheduler.core.claims_on(known.slot)))
         self.audit.ledger.judge_counters(
             {
                 "rows": rows,
@@ -297,7 +352,6 @@ class World:
                 "attempts": _value(metrics.attempts),
             }
         )
-        self.audit.ledger.overdue(self.loop.true_s)
 
     def replayed_digest(self) -> int:
         """Of a scheduler rebuilt from what the server's disk holds."""
@@ -354,11 +408,12 @@ def simulated(seed: int, pace: Pace = DENSE, mutate: Callable[[], Callable[[], N
         setattr(place, name, value)
 
     async def connect(self: Any) -> None:
+        url, _ = self._peer.address()
         async with asyncio.timeout(10.0):
-            end = await world.network.dial(DAEMON)
+            end = await world.network.dial(url)
             await end.send("agent")
         try:
-            await self._join(ClientSocket(end), "simulated:")
+            await self._join(ClientSocket(end), url)
         finally:
             end.shut()
 
@@ -367,7 +422,7 @@ def simulated(seed: int, pace: Pace = DENSE, mutate: Callable[[], Callable[[], N
     def released(self: Daemon, taken: Any) -> None:
         for event in taken.turn.events:
             world.audit.event(event, leads=self is world.daemon)
-        world.audit.ledger.turn_over(world.loop.true_s)
+        world.audit.ledger.turn_over()
         world.released(self)
         release(self, taken)
 
