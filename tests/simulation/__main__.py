@@ -4,20 +4,21 @@
 --pace calm                    leases of a minute in place of ten seconds
 --seed 21 --keep 3,7           only these faults of that seed's plan
 --kill-at daemon --steps 1-400 a world for each step at which it may die after a task was placed
+--log F … --sum F G              hours that add up over several runs, and their sum
 --mutants                      every deliberate bug, until the auditor says no to it
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
 import time
-from collections import Counter
+from pathlib import Path
 
-from tests.simulation import faults
-from tests.simulation.coverage import Met, table
+from tests.simulation import faults, tally
 from tests.simulation.pace import PACES, Pace
 from tests.simulation.run import Verdict, command, kill_at, run, shrink
 
@@ -33,6 +34,8 @@ def main() -> int:
     parser.add_argument("--keep", help="numbers of the plan's faults to keep")
     parser.add_argument("--kill-at", choices=("daemon", "agent"), help="who dies")
     parser.add_argument("--steps", default="1-400", help="FIRST-LAST")
+    parser.add_argument("--log", type=Path, help="a line of JSON for each world is added to this file")
+    parser.add_argument("--sum", type=Path, nargs="+", help="what such files come to together")
     parser.add_argument("--mutants", action="store_true")
     parser.add_argument("--table", action="store_true", help="of the mutants that were killed, as the README has it")
     parser.add_argument("--only", default="", help="some mutants, by commas")
@@ -52,7 +55,10 @@ def main() -> int:
         return _every_step(asked.kill_at, _range(asked.steps))
     if asked.seed is not None:
         return _one(asked.seed, asked.hours, asked.keep, pace)
-    return _many(_range(asked.seeds), asked.hours, pace)
+    if asked.sum:
+        print(tally.summary(tally.read(asked.sum), faults.FAULTS))
+        return 0
+    return _many(_range(asked.seeds), asked.hours, pace, asked.log)
 
 
 def _range(text: str) -> range:
@@ -83,33 +89,26 @@ def _one(seed: int, hours: float, keep: str | None, pace: Pace) -> int:
     return 0 if verdict.clean else 1
 
 
-def _many(seeds: range, hours: float, pace: Pace) -> int:
+def _many(seeds: range, hours: float, pace: Pace, log: Path | None) -> int:
     """Until the last seed, or a SIGTERM."""
-    began_s, total, under, tasks, broken = time.process_time(), 0.0, 0.0, 0, 0
-    struck, met = Counter[str](), Met()
+    rows: list[str] = []
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
     for seed in seeds:
         if stopped:
             break
+        began_s = time.process_time()
         verdict = run(seed, hours, pace=pace)
-        total += verdict.hours
-        under += min(verdict.hours, hours)
-        tasks += verdict.tasks
-        struck.update(verdict.struck)
-        met.update(verdict.met)
+        rows.append(tally.line(verdict, pace, hours, time.process_time() - began_s))
+        if log is not None:
+            with log.open("a") as file:
+                file.write(rows[-1])
         print(_line(verdict), flush=True)
         if not verdict.clean:
-            broken += 1
             print("  again with:", command(seed, hours, shrink(seed, hours, pace=pace), pace), flush=True)
-    cpu_s = time.process_time() - began_s
-    print(
-        f"{total:.1f} simulated hours ({pace.name}), {under:.1f} of them under faults, {broken} broken, {tasks} tasks, "
-        f"{sum(struck.values())} faults, {cpu_s:.0f} CPU seconds, {total / cpu_s:.2f} hours a CPU second"
-    )
-    print("faults: " + ", ".join(f"{name} {times}" for name, times in sorted(struck.items())))
-    print("\nfaults that met a task in that state:\n" + table(met, faults.FAULTS))
-    return 1 if broken else 0
+    told = [json.loads(row) for row in rows]
+    print(tally.summary(told, faults.FAULTS))
+    return 1 if any(row["said"] for row in told) else 0
 
 
 def _line(verdict: Verdict) -> str:

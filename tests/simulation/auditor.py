@@ -62,11 +62,6 @@ class Auditor:
             if not run.machine.stands_still(now_s) and (other := awake.setdefault(run.key.task, run)) is not run:
                 raise Violation("I3", f"{run} and {other} live")
 
-    def closed(self, machine: str, promised: int) -> None:
-        """A machine is silent, gone, or gets nothing new: nobody waits for devices there (`promised`: how many do)."""
-        if promised:
-            raise Violation("I12", f"{promised} tasks wait for devices of {machine}, which gets nothing new")
-
     def gone(self, machine: str, for_s: float, rows: list[dict[str, Any]]) -> None:
         """A machine has been dark for so long, and a daemon was there all the time: nobody may be thought to live there.
         `rows`: live tasks."""

@@ -51,7 +51,9 @@ class Client:
         while not self.stopping:
             await self._pause(40.0, 2.5)
             roll = self.rng.random()
-            if self._leases and roll > 0.7:
+            if self.world.hit and self.rng.random() < 0.3:
+                await self._cancel(self.world.hit.pop())
+            elif self._leases and roll > 0.7:
                 await self._finish(self.rng.choice(self._leases))
             elif not self.open or (roll < 0.55 and self.world.waiting < MOST_WAITING * (1 + self._rushes)):
                 await self._submit()

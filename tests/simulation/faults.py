@@ -6,6 +6,7 @@ before the world is judged at rest.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from typing import NamedTuple
@@ -43,11 +44,15 @@ MOMENTS = (
 
 
 def plan(seed: int, hours: float, mean_s: float) -> list[Fault]:
-    """Faults of that many hours; times are those of a Poisson process."""
+    """Faults of that many hours; times are those of a Poisson process. Most worlds know only a few kinds, which therefore meet each other again
+    and again: what needs two or three of them at once is found sooner than where everything happens."""
     rng = random.Random(f"plan {seed}")
     faults, at_s, number = [], 20.0, 0
+    names = sorted(FAULTS)
+    if rng.random() < 0.6:
+        names = rng.sample(names, rng.randint(3, 8))
     while (at_s := at_s + rng.expovariate(1 / mean_s)) < hours * 3600 - 120:
-        faults.append(Fault(at_s, rng.choice(sorted(FAULTS)), f"{seed}.{number}", rng.choice(MOMENTS)))
+        faults.append(Fault(at_s, rng.choice(names), f"{seed}.{number}", rng.choice(MOMENTS)))
         number += 1
     return faults
 
@@ -330,7 +335,7 @@ def answered_and_powerless(world: World, rng: random.Random) -> None:
 
 def hasty_successor(world: World, rng: random.Random) -> None:
     """The store's clock jumps ahead while its leader is cut off from it: another daemon leads, and the first one does not know until its own
-    lease is over. One node hears only the first."""
+    lease is over. One node hears only the first, from the beginning or after it has heard the second."""
     process = world.daemon_process
     if process is None or not process.alive or world.regressed:
         return
@@ -338,11 +343,27 @@ def hasty_successor(world: World, rng: random.Random) -> None:
     one, two = process.machine.name, world.daemon_machines[other].name
     node, scale, clock = _node(world, rng).name, world.pace.scale, world.server.machine
     world.start_daemon(other)
-    _block(world, [(one, "store"), ("store", one)], rng, scale * rng.uniform(6, 12))
-    _block(world, [(node, two), (two, node)], rng, scale * rng.uniform(10, 60))
-    world.loop.call_outside(
-        lambda: setattr(clock, "wall_offset_s", clock.wall_offset_s + 3600), after_s=scale * rng.uniform(0.1, 2)
+    _block(world, [(one, "store"), ("store", one)], rng, scale * rng.choice((9, 40)) * rng.uniform(0.7, 1.5))
+    only_the_first = functools.partial(
+        _block, world, [(node, two), (two, node)], rng, scale * rng.choice((10, 40, 70)) * rng.uniform(0.7, 1.3)
     )
+    if rng.random() < 0.5:
+        only_the_first()
+    else:  # it goes over to the second one and comes back
+        over_s = scale * rng.uniform(1, 5)
+        back_s = over_s + scale * rng.uniform(1, 4)
+        world.loop.call_outside(_cut_lines_of, world, node, after_s=over_s)
+        world.loop.call_outside(only_the_first, after_s=back_s)
+        world.loop.call_outside(_cut_lines_of, world, node, after_s=back_s)
+    world.loop.call_outside(
+        lambda: setattr(clock, "wall_offset_s", clock.wall_offset_s + 3600), after_s=scale * rng.uniform(0.1, 1)
+    )
+
+
+def _cut_lines_of(world: World, machine: str) -> None:
+    for end in world.network.ends:
+        if not end.closed and end.process.machine.name == machine:
+            end.cut()
 
 
 def late_acknowledgements(world: World, rng: random.Random) -> None:

@@ -33,6 +33,8 @@ class Ledger:
         self._stopping: dict[str, float] = {}  # for how many seconds in which it could
         self._live: dict[str, list[tuple[tuple[str, str], int]]] = {}  # task → [((node, device), share)]
         self._placed_ever: set[str] = set()
+        self._placed_seq: dict[str, int] = {}  # of live tasks: number of the event
+        self._closed_seq: dict[str, int] = {}  # nodes that fell silent or are gone: likewise
         self.claims: dict[str, str] = {}  # who waits and has devices promised → on which node
         self._ended: dict[str, str] = {}
         self._used: Counter[tuple[str, str]] = Counter()
@@ -65,6 +67,8 @@ class Ledger:
         self._stopping.clear()
         self._short_s.clear()
         self._used.clear()
+        self._placed_seq.clear()
+        self._closed_seq.clear()
         self._counted.clear()
         self.claims = claims
         for row in rows:
@@ -85,10 +89,13 @@ class Ledger:
         task, name = event.task, event.event
         if name == "placed":
             self._place(task, event.data)
+            self._placed_seq[task] = event.seq
         elif name in OVER:
             self._free(task)
             if name in TERMINAL:
                 self._ended[task] = name
+        elif name in ("node_silent", "node_down"):
+            self._closed_seq[event.data["node"]] = event.seq
         elif name == "device":
             where = event.data["node"], event.data["device"]
             (self._failed.add if event.data["health"] == "failed" else self._failed.discard)(where)
@@ -132,6 +139,16 @@ class Ledger:
                 self._stopping[task] += length_s
                 if self._stopping[task] > self._pace.stop_s:
                     raise Violation("I12", f"{task} has been stopping for {self._stopping[task]:.0f} s")
+
+    def closed(self, node: str) -> None:
+        """It is silent or gone, and was so since it was last said to be."""
+        since = self._closed_seq.get(node)
+        for task, held in self._live.items():
+            if since is not None and held and held[0][0][0] == node and self._placed_seq.get(task, 0) > since:
+                raise Violation("I4", f"{task} was placed on {node}, which is silent or gone")
+        promised = [task for task, where in self.claims.items() if where == node]
+        if promised:
+            raise Violation("I12", f"{promised} wait for devices of {node}, which gets nothing new")
 
     # ------------------------------------------------------------------ counters
 
@@ -208,6 +225,7 @@ class Ledger:
 
     def _free(self, task: str) -> None:
         self._stopping.pop(task, None)
+        self._placed_seq.pop(task, None)
         for device, share in self._live.pop(task, ()):
             self._used[device] -= share
 

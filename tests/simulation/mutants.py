@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 import hetsched.agent.adoption as adoption
 import hetsched.agent.hunt as hunt_module
 import hetsched.agent.identity as agent_identity
@@ -31,6 +33,7 @@ from hetsched.daemon.links import Links
 from hetsched.daemon.silence import Silences
 from hetsched.daemon.turns import TurnLoop
 from hetsched.errors import StoreLost
+from hetsched.scheduler.cluster import Cluster
 from hetsched.scheduler.due import Due
 from hetsched.scheduler.follow import Follow
 from hetsched.scheduler.judge import Judge
@@ -238,10 +241,16 @@ def gangs_stay_short(put: Put) -> None:
 
 
 @mutant
-def claims_leak(put: Put) -> None:
-    """Devices promised on a node that closes, or to a task that has waited too long for them, stay promised."""
+def closed_nodes_stay_open(put: Put) -> None:
+    """A node that is silent or lost goes on being given tasks, and what is promised there stays promised."""
+
+    def open_for_ever(self: Any, word: Any) -> None:
+        apply_marked(self, word)
+        self._core.open_node(self.by_name[word.node].slot, True)
+
+    apply_marked = Cluster.apply_marked
     put(nodes_module.Nodes, "_give_up_claims", lambda self, node: None)
-    put(Due, "_claim", lambda self, task: None)
+    put(Cluster, "apply_marked", open_for_ever)
 
 
 @mutant
@@ -436,8 +445,9 @@ def orders_of_old_sessions(put: Put) -> None:
 @mutant
 def obeys_old_epochs(put: Put) -> None:
     """The agent obeys a daemon that was deposed."""
+    refusal = Links._refusal
     put(agent_identity.Identity, "refusal", lambda self, cluster, epoch, holds_attempts: "")
-    put(Links, "_refusal", lambda self, hello: "")
+    put(Links, "_refusal", lambda self, hello: refusal(self, msgspec.structs.replace(hello, highest_epoch=0)))
 
 
 @mutant

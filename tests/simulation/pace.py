@@ -7,6 +7,7 @@ meets as many tasks. An hour of either counts as an hour; reports say which.
 
 from __future__ import annotations
 
+import random
 from typing import Any, NamedTuple
 
 
@@ -17,8 +18,8 @@ class Pace(NamedTuple):
     scale: int
     fault_s: float
 
-    def config(self) -> dict[str, Any]:
-        """hetsched's, for such a world."""
+    def config(self, rng: random.Random) -> dict[str, Any]:
+        """hetsched's, for such a world: leaders' leases are shorter or longer than those of agents."""
         scale = self.scale
         return {
             "agent": {
@@ -30,7 +31,7 @@ class Pace(NamedTuple):
                 "log_attempts": 20,
                 "default_user": "",
             },
-            "store": {"snapshot_every": 120.0 * scale, "lease": 6.0 * scale},
+            "store": {"snapshot_every": 120.0 * scale, "lease": rng.choice((4.0, 6.0, 6.0, 15.0)) * scale},
             "health": {"auto_cordon": False},
             "gang": {"repair": 20.0 * scale},
         }

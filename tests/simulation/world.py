@@ -71,7 +71,7 @@ class World:
         self.audit = Auditor(pace)
         self.network = Network(self.loop, random.Random(f"network {seed}"))
         self.network.stray_s = 5.0 * pace.scale
-        self.config: Config = from_mapping(pace.config(), simulated=False)
+        self.config: Config = from_mapping(pace.config(random.Random(f"config {seed}")), simulated=False)
         self.server = Server(
             self.loop, self.network, Machine("store"), random.Random(f"server {seed}"), self.audit.appended
         )
@@ -91,6 +91,7 @@ class World:
         self.began_s = 0.0  # when the present one opened it
         self.met: Met = Counter()
         self.regressed = False
+        self.hit: list[str] = []  # tasks in whose moment a fault has struck; some clients think better of them
         self.where: list[str] = []  # nodes at which the fault that strikes now has its moment
         self.rush_until_s = 0.0
         self._heard_since_s: float | None = None  # the last tick, where all was well at it
@@ -273,6 +274,7 @@ class World:
             elif daemon.scheduler.core.counts()[CODE_OF_STATE[State(state)]]:
                 rows = daemon.view.tasks(state=state, limit=20)["tasks"] if state in LIVE else []
                 self._come(state, [row["placement"]["node"] for row in rows])
+                self.hit = [row["id"] for row in rows]
 
     def _come(self, moment: str, where: list[str]) -> None:
         """The moment that some faults wait for, at these nodes."""
@@ -301,6 +303,9 @@ class World:
         ):
             return
         self._heard_since_s = now_s
+        for known in daemon.scheduler.books.cluster.by_name.values():
+            if not known.up or known.silent:
+                self.audit.ledger.closed(known.name)
         if before_s is not None:
             obeying = {node.name for node in self.nodes if self._obeys(node, process)}
             self.audit.ledger.time_passed(now_s - before_s, obeying)
@@ -339,9 +344,6 @@ class World:
             since_s = max(node.dark_since_s, self.began_s)
             if node.name in self.network.dark and now_s - since_s > self.pace.gone_s:
                 self.audit.gone(node.name, now_s - since_s, [row for row in rows if row["state"] in LIVE])
-        for known in daemon.scheduler.books.cluster.by_name.values():
-            if not known.up or known.silent or known.cordoned or known.draining:
-                self.audit.closed(known.name, len(daemon.scheduler.core.claims_on(known.slot)))
         self.audit.ledger.judge_counters(
             {
                 "rows": rows,
