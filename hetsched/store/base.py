@@ -67,11 +67,13 @@ class Opened(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Who leads a shared store, or may do so next. `holder`: its data directory."""
+    """Who leads a shared store, or may do so next. `holder`: its data directory. `renewals` of its lease since its epoch opened; None = an
+    older hetsched leads, which does not count them."""
 
     holder: str
     name: str
     url: str
+    renewals: int | None = None
 
 
 class Standby(NamedTuple):

@@ -37,7 +37,7 @@ from hetsched.store.frames import FramesAfter
 from hetsched.store.identity import DirectoryLock, Identity
 from hetsched.store.keeper import SnapshotKeeper
 from hetsched.store.patience import patiently
-from hetsched.store.succession import RENEWALS, Candidate, Renewer, Succession, Tenure, now_ns
+from hetsched.store.succession import RENEWALS, Candidate, Renewer, Succession, Tenure, Vigil, now_ns
 
 log = logging.getLogger("hetsched.store")
 
@@ -76,6 +76,8 @@ class Journal:
         self._tenure: Tenure | None = None
         self._standbys: tuple[Standby, ...] = ()
         self._attended_s = self._attended_note_s = 0.0
+        self._vigil = Vigil(candidate.lease_s if candidate is not None else 0.0)
+        self._dead: Leader | None = None
         self._appender: Appender | None = None
         self._upkeep: asyncio.Task[None] | None = None
         self._health = NO_HEALTH
@@ -149,7 +151,7 @@ class Journal:
     async def _claim(self, cluster: str, create: bool) -> Head:
         if self._succession is None or self._candidate is None:
             return await self._backend.open_epoch(cluster, create)
-        return await self._succession.claim(cluster, create, self._candidate)
+        return await self._succession.claim(cluster, create, self._candidate, self._dead)
 
     # ------------------------------------------------------------------ following
 
@@ -171,7 +173,15 @@ class Journal:
         if now_s - self._attended_note_s > self._note_every_s and self._identity is not None:
             self._attended_note_s = now_s
             await asyncio.to_thread(self._identity.save, self._identity.cluster, Position(at.epoch, at.seq))
-        return None if leader is not None and leader.holder == candidate.holder else leader
+        if leader is None or leader.holder == candidate.holder:
+            return None
+        self._dead = leader if self._vigil.is_dead(leader, now_s) else None
+        if self._dead is not None:
+            log.warning(
+                "%s has not renewed its lease, whatever the server's clock says: this daemon takes its place",
+                leader.url,
+            )
+        return None if self._dead is not None else leader
 
     async def _others_standing_by(self) -> tuple[Standby, ...]:
         """Without ourselves, who may have stood by a moment ago."""

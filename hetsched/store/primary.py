@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 
 from hetsched.errors import StoreLost
 from hetsched.store.backend import Head, Link
-from hetsched.store.base import Moved, Unreachable
+from hetsched.store.base import Leader, Moved, Unreachable
 from hetsched.store.redis import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, RedisBackend
 from hetsched.store.redis_succession import RedisSuccession
 from hetsched.store.scripts import Keys
@@ -130,8 +130,8 @@ class _SuccessionThere(RedisSuccession):
         super().__init__(backend._script, backend._opening, backend.keys)
         self._backend = backend
 
-    async def claim(self, cluster: str, create: bool, candidate: Candidate) -> Head:
+    async def claim(self, cluster: str, create: bool, candidate: Candidate, dead: Leader | None = None) -> Head:
         primary = await self._backend.primary()
-        head = await super().claim(cluster, create, candidate)
+        head = await super().claim(cluster, create, candidate, dead)
         await self._backend.lead_on(primary)
         return head

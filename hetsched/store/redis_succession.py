@@ -26,11 +26,13 @@ class RedisSuccession:
         self._opening = opening
         self._keys = keys
 
-    async def claim(self, cluster: str, create: bool, candidate: Candidate) -> Head:
+    async def claim(self, cluster: str, create: bool, candidate: Candidate, dead: Leader | None = None) -> Head:
+        was = (dead.holder, dead.renewals) if dead is not None and dead.renewals is not None else ("", "")
         answer = await self._opening(
             scripts.CLAIM,
             [self._keys.head, self._keys.journal, self._keys.leader],
             *(cluster, "1" if create else "", scripts.FORMAT, candidate.holder, _card(candidate), _lease_ms(candidate)),
+            *was,
         )
         if answer[0] == b"LED":
             raise Led(_leader(*answer[1:]))
@@ -62,9 +64,9 @@ class RedisSuccession:
         return tuple(Standby(holder, card.name, card.url, card.seq) for holder, card in cards)
 
 
-def _leader(holder: bytes, card: bytes) -> Leader:
+def _leader(holder: bytes, card: bytes, renewals: bytes | None = None) -> Leader:
     who = decode_card(card)
-    return Leader(holder.decode(), who.name, who.url)
+    return Leader(holder.decode(), who.name, who.url, None if renewals is None else int(renewals))
 
 
 def _card(candidate: Candidate, seq: int = 0) -> bytes:

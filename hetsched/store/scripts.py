@@ -6,7 +6,7 @@ All keys share one hash tag, so on a cluster they lie in one slot and a script m
     {hetsched}:head        hash: cluster, epoch, seq, crc, format, snapshots (JSON, newest first), unfinished (JSON)
     {hetsched}:journal     stream: id <epoch>-<seq>, field `frame`
     {hetsched}:snapshot:NAME:INDEX   chunks
-    {hetsched}:leader      hash with a time to live: holder, card (JSON)
+    {hetsched}:leader      hash with a time to live: holder, card (JSON), renewals (count, since that holder's epoch opened)
     {hetsched}:standbys    hash: holder → milliseconds of the server's clock, space, card
     {hetsched:NAME}:inbox  stream: letters from other cells, fields `from` and `letter` (`post.py`)
     {hetsched:NAME}:digest what the cell tells of itself; the names of all cells are in the hash {hetsched:cells}:names
@@ -88,12 +88,14 @@ OPEN = f"""#!lua{_OPENING}
 return redis.call('HGETALL', KEYS[1])
 """
 
-# The same where several daemons share the store. KEYS head, journal, leader · ARGV as above, holder, card, lease in ms · or [LED, holder, card]
+# The same where several daemons share the store. KEYS head, journal, leader · ARGV as above, holder, card, lease in ms,
+# and whom only the server's clock keeps in office: holder and count of renewals, "" = nobody · or [LED, holder, card, renewals]
 CLAIM = f"""#!lua
-local leader = redis.call('HMGET', KEYS[3], 'holder', 'card')
-if leader[1] and leader[1] ~= ARGV[4] then return {{'LED', leader[1], leader[2]}} end
+local leader = redis.call('HMGET', KEYS[3], 'holder', 'card', 'renewals')
+local is_dead = leader[1] == ARGV[7] and leader[3] == ARGV[8]
+if leader[1] and leader[1] ~= ARGV[4] and not is_dead then return {{'LED', leader[1], leader[2], leader[3]}} end
 {_OPENING}
-redis.call('HSET', KEYS[3], 'holder', ARGV[4], 'card', ARGV[5])
+redis.call('HSET', KEYS[3], 'holder', ARGV[4], 'card', ARGV[5], 'renewals', 0)
 redis.call('PEXPIRE', KEYS[3], ARGV[6])
 return redis.call('HGETALL', KEYS[1])
 """
@@ -102,6 +104,7 @@ return redis.call('HGETALL', KEYS[1])
 RENEW = """#!lua flags=allow-oom
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[2], 'holder', ARGV[2], 'card', ARGV[3])
+redis.call('HINCRBY', KEYS[2], 'renewals', 1)
 redis.call('PEXPIRE', KEYS[2], ARGV[4])
 return 1
 """
@@ -111,15 +114,15 @@ PASS_ON = """#!lua flags=allow-oom
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[2])
 if ARGV[2] ~= '' then
-  redis.call('HSET', KEYS[2], 'holder', ARGV[2], 'card', ARGV[3])
+  redis.call('HSET', KEYS[2], 'holder', ARGV[2], 'card', ARGV[3], 'renewals', 0)
   redis.call('PEXPIRE', KEYS[2], ARGV[4])
 end
 return 1
 """
 
-# KEYS leader · answers [holder, card] or []
+# KEYS leader · answers [holder, card, renewals] or []
 WHO = """#!lua flags=no-writes
-local leader = redis.call('HMGET', KEYS[1], 'holder', 'card')
+local leader = redis.call('HMGET', KEYS[1], 'holder', 'card', 'renewals')
 return leader[1] and leader or {}
 """
 

@@ -45,8 +45,9 @@ class Candidate(NamedTuple):
 class Succession(Protocol):
     """Every call may raise Unreachable and may then be asked again."""
 
-    async def claim(self, cluster: str, create: bool, candidate: Candidate) -> Head:
-        """`Backend.open_epoch` and the first term of office in one step; raises Led."""
+    async def claim(self, cluster: str, create: bool, candidate: Candidate, dead: Leader | None = None) -> Head:
+        """`Backend.open_epoch` and the first term of office in one step; raises Led. `dead`: whose record counts for nothing as long as it is
+        this very one."""
 
     async def renew(self, epoch: int, candidate: Candidate) -> bool:
         """Another lease; False where a higher epoch leads."""
@@ -61,6 +62,29 @@ class Succession(Protocol):
         """Be known as standby for a lease."""
 
     async def standbys(self) -> tuple[Standby, ...]: ...
+
+
+class Vigil:
+    """Whether the leader still renews its lease, by the watcher's own clock.
+
+    *Why (2026-11-30).* A record's time to live is the server's to count, and its clock may be set back by a day: a leader that dies then leads
+    for a day. Whoever watches knows better: nothing was renewed for longer than a lease. Time in which nobody could look (a server that stands
+    still keeps the leader from renewing, too) counts as no more than the pause between two renewals."""
+
+    def __init__(self, lease_s: float) -> None:
+        self._pause_s = lease_s / RENEWALS
+        self._patience_s = lease_s + self._pause_s
+        self._seen: Leader | None = None
+        self._looked_s = self._unchanged_s = 0.0
+
+    def is_dead(self, leader: Leader, now_s: float) -> bool:
+        """What was read just now. `now_s`: of a clock that is never set."""
+        if leader != self._seen or leader.renewals is None:
+            self._seen, self._unchanged_s = leader, 0.0
+        else:
+            self._unchanged_s += min(now_s - self._looked_s, self._pause_s)
+        self._looked_s = now_s
+        return self._unchanged_s > self._patience_s
 
 
 class Renewer(Protocol):

@@ -38,7 +38,7 @@ class Auditor:
     def begun(self, run: Run, now_s: float) -> None:
         """A task's process begins."""
         for other in self.truth.runs.values():
-            if other.key.task == run.key.task and not other.machine.stands_still(now_s):
+            if other.key.task == run.key.task and other.counts(now_s):
                 raise Violation("I3", f"{run} begins while {other} lives")
         used: dict[str, int] = defaultdict(int)
         for other in [*self.truth.runs.values(), run]:
@@ -59,7 +59,7 @@ class Auditor:
         """Now and then: whoever woke up beside his successor has had the time to end."""
         awake: dict[str, Run] = {}
         for run in self.truth.runs.values():
-            if not run.machine.stands_still(now_s) and (other := awake.setdefault(run.key.task, run)) is not run:
+            if run.counts(now_s) and (other := awake.setdefault(run.key.task, run)) is not run:
                 raise Violation("I3", f"{run} and {other} live")
 
     def gone(self, machine: str, for_s: float, rows: list[dict[str, Any]]) -> None:

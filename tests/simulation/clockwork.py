@@ -62,6 +62,7 @@ class Process:
         self.name = name
         self.alive = True
         self.frozen = False
+        self.began_s = loop.true_s  # or was woken up
         self.fuse: int | None = None
         self.at_death: list[Callable[[], None]] = []
         self.steps = 0
@@ -97,6 +98,7 @@ class Process:
 
     def thaw(self) -> None:
         self.frozen = False
+        self.began_s = self.loop.true_s
         held, self._held = self._held, []
         self.loop.go_on(held)
 

@@ -435,11 +435,17 @@ def slow_births(world: World, rng: random.Random) -> None:
 
 
 def set_back_and_killed(world: World, rng: random.Random) -> None:
-    """The daemon's machine is told an earlier time, and the daemon dies."""
-    process = world.daemon_process
-    if process is not None:
-        process.machine.wall_offset_s -= rng.choice((2, 600, 86_400))
+    """The daemon's machine is told an earlier time, and the daemon dies; or the store's is, and it dies while another one stands by."""
+    process, back_s = world.daemon_process, rng.choice((2, 600, 86_400))
+    if process is None:
+        return
+    if rng.random() < 0.5 or world.regressed:
+        process.machine.wall_offset_s -= back_s
         process.kill()
+    else:
+        world.start_daemon(_other_machine(world))
+        world.server.machine.wall_offset_s -= back_s
+        world.loop.call_outside(process.kill, after_s=world.pace.scale * rng.uniform(3, 20))
 
 
 def rush(world: World, rng: random.Random) -> None:

@@ -41,6 +41,12 @@ class Run:
         self.pid = pid
         self.forked = forked
         self.alive = True
+        self.orphan = False  # its shim is dead
+
+    def counts(self, now_s: float) -> bool:
+        """Whether anybody is there who could have ended it: not on a machine that stands still, nor where the shim was killed and the agent,
+        who is to hunt what that leaves, is dead or frozen too (or has just come back)."""
+        return not (self.machine.stands_still(now_s) or (self.orphan and self.machine.is_unwatched(now_s)))
 
     def __repr__(self) -> str:
         return f"{self.key.task}#{self.key.attempt} on {self.machine.name}"
@@ -80,6 +86,7 @@ class Node(Machine):
         self.disk_is_full = False
         self.birth_s = BIRTH_S
         self.dark_since_s = 0.0
+        self.agent: Process | None = None
         self.held: Callable[[], list[Key]] = list  # what its agent takes to be alive
         self.woke_s = float("-inf")  # true time; inf: it stands still now
 
@@ -90,6 +97,11 @@ class Node(Machine):
     def stands_still(self, now_s: float) -> bool:
         """Or has just woken up: what runs here does nothing, or is about to be ended, and no lease can change that."""
         return now_s < self.woke_s + self.pace.waking_s
+
+    def is_unwatched(self, now_s: float) -> bool:
+        """No agent looks after what runs here, or it has had no time to."""
+        agent = self.agent
+        return agent is None or not agent.alive or agent.frozen or now_s < agent.began_s + self.pace.waking_s
 
     def lose_power(self) -> None:
         """Nothing lives here any more; the disk stays."""
@@ -210,6 +222,8 @@ class Shim:
         os.close(self._lease)
         self.node.shims.pop(self.pid, None)
         run = self.run_of_task
+        if run is not None:
+            run.orphan = True
         if run is not None and run.alive and not run.forked:
             self.node.truth.end(run)  # the main process dies with its shim; what it forked does not
         for call in self.gone:

@@ -42,6 +42,7 @@ from hetsched.scheduler.submit import Submissions
 from hetsched.store.appender import Appender
 from hetsched.store.backend import Answer, Verdict
 from hetsched.store.base import Unreachable
+from hetsched.store.succession import Vigil
 
 Put = Callable[[Any, str, Any], None]
 MUTANTS: dict[str, Callable[[Put], None]] = {}
@@ -424,6 +425,12 @@ def trims_too_much(put: Put) -> None:
         self.server.frames = [entry for entry in self.server.frames if entry[0].seq > newest.seq + 1]
 
     put(memory.MemoryBackend, "publish", greedy)
+
+
+@mutant
+def the_servers_clock_is_believed(put: Put) -> None:
+    """Whoever the server says leads, leads, though its clock was set back and nothing has been renewed for long."""
+    put(Vigil, "is_dead", lambda self, leader, now_s: False)
 
 
 # ---------------------------------------------------------------------- agent

@@ -118,12 +118,12 @@ def _supervise(world: World) -> None:
     """Start again what has died, a second later; raise what broke."""
     if world.loop.broken is not None:
         raise world.loop.broken
-    if not any(process.alive for process in world.daemons.values()):
-        if world.loop.true_s - world.opened_s > world.pace.longest_s:
-            raise Violation("I12", f"no daemon has come up for {world.pace.longest_s:.0f} s: {world.last_words}")
-        world.start_daemon(0)
-    elif world.daemon_process is not None and world.daemon_process.alive:
+    if world.daemon_process is not None and world.daemon_process.alive:
         world.opened_s = world.loop.true_s
+    elif world.loop.true_s - world.opened_s > world.pace.longest_s:
+        raise Violation("I12", f"nobody has led for {world.pace.longest_s:.0f} s: {world.last_words}")
+    if not any(process.alive for process in world.daemons.values()):
+        world.start_daemon(0)
     for number, node in enumerate(world.nodes):
         if not world.agents[node.name].alive and node.name not in world.network.dark:
             world.start_agent(number)

@@ -197,21 +197,22 @@ class Server:
     def _now_s(self) -> float:
         return self.machine.monotonic_s(self.loop.true_s) + self.machine.wall_offset_s
 
-    def _claim(self, cluster: str, create: bool, candidate: Candidate) -> Head:
+    def _claim(self, cluster: str, create: bool, candidate: Candidate, dead: Leader | None) -> Head:
         leader = self._leader()
-        if leader is not None and leader.holder != candidate.holder:
+        if leader is not None and leader.holder != candidate.holder and leader != dead:
             raise Led(leader)
         head: Head = self.disk.apply(("open_epoch", (cluster, create)))
         self._lend(candidate, candidate.lease_s)
         return head
 
-    def _lend(self, to: Candidate | Standby, lease_s: float) -> None:
-        self._term = (Leader(to.holder, to.name, to.url), self._now_s() + lease_s)
+    def _lend(self, to: Candidate | Standby, lease_s: float, renewals: int = 0) -> None:
+        self._term = (Leader(to.holder, to.name, to.url, renewals), self._now_s() + lease_s)
 
     def _renew(self, epoch: int, candidate: Candidate) -> bool:
         leads = self.disk.state.head is not None and self.disk.state.head.epoch <= epoch
         if leads:
-            self._lend(candidate, candidate.lease_s)
+            leader = self._leader()
+            self._lend(candidate, candidate.lease_s, 1 + (leader.renewals or 0 if leader is not None else 0))
         return leads
 
     def _leader(self) -> Leader | None:
@@ -275,8 +276,8 @@ class RemoteSuccession:
     def __init__(self, backend: RemoteBackend) -> None:
         self._ask = backend.ask
 
-    async def claim(self, cluster: str, create: bool, candidate: Candidate) -> Head:
-        return await self._ask("claim", cluster, create, candidate)
+    async def claim(self, cluster: str, create: bool, candidate: Candidate, dead: Leader | None = None) -> Head:
+        return await self._ask("claim", cluster, create, candidate, dead)
 
     async def renew(self, epoch: int, candidate: Candidate) -> bool:
         return await self._ask("renew", epoch, candidate)

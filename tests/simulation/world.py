@@ -218,7 +218,7 @@ class World:
     def start_agent(self, number: int) -> None:
         node = self.nodes[number]
         process = Process(self.loop, node, f"agent of {node.name}")
-        self.agents[node.name] = process
+        self.agents[node.name] = node.agent = process
         process.run(self._watch(lambda: self._agent_life(process, node), process))
 
     async def _agent_life(self, process: Process, node: Node) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hetsched.errors import Deposed
-from hetsched.store import Follower, IdentityMismatch, Led, Outrun, Store, open_store, scripts
+from hetsched.store import Follower, IdentityMismatch, Leader, Led, Outrun, Store, open_store, scripts
+from hetsched.store.succession import Vigil
 from tests.store.helpers import Server, config, eventually, opened_store, replay
 
 
@@ -127,3 +128,38 @@ async def test_a_leader_that_cannot_renew_stops_by_its_own_clock_and_goes_on_if_
         assert "another daemon may lead" in store.refusal()
         await eventually(lambda: store.leads)
         await store.append(b"on it goes")
+
+
+async def test_a_server_whose_clock_goes_back_keeps_no_dead_leader_in_office(server: Server, data_dir: Path) -> None:
+    """The record's time to live is then a day; that nobody renews it a standby sees by its own clock, and a leader that does is let be."""
+    async with opened_store(server.url, data_dir / "a", lease=0.4) as (first, _):
+        second = await store_at(server, data_dir / "b", lease=0.4)
+        follower = await second.follow()
+        await follower.begin()
+        for _ in range(40):
+            await server.client.pexpire(scripts.WHOLE.leader, 86_400_000)
+            assert await second.attend(follower.at) is not None
+            await asyncio.sleep(0.02)
+        await first.append(b"still")
+    await server.client.pexpire(scripts.WHOLE.leader, 86_400_000)
+
+    async def is_free() -> bool:
+        return await second.attend(follower.at) is None
+
+    began_s = asyncio.get_running_loop().time()
+    while not await is_free():
+        await asyncio.sleep(0.02)
+    assert 0.3 < asyncio.get_running_loop().time() - began_s < 5.0
+    assert (await second.open(follower)).epoch == 2
+    await second.append(b"goes on")
+    await second.close()
+
+
+def test_a_leader_is_dead_when_nothing_was_renewed_while_one_looked() -> None:
+    vigil, leader = Vigil(4.0), Leader("a", "a", "http://a", 7)
+    assert not any(vigil.is_dead(leader._replace(renewals=number), float(number)) for number in range(100))
+    assert not vigil.is_dead(leader, 100.0)
+    assert not vigil.is_dead(leader, 1000.0), "nobody could look meanwhile"
+    assert [vigil.is_dead(leader, 1000.0 + second) for second in range(1, 6)] == [False, False, False, False, True]
+    unknown = leader._replace(renewals=None)
+    assert not any(vigil.is_dead(unknown, 2000.0 + second) for second in range(100)), "an older hetsched does not count"
