@@ -100,11 +100,15 @@ class Daemon(Program):
         self._port = 0
         super().__init__("daemon", directory, [], env)
 
-    def start(self) -> None:
-        said = self.log_path.stat().st_size if self.log_path.exists() else 0
+    def begin(self) -> None:
+        """Start it and wait for nothing."""
         self._arguments = ["serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self._port}"]
         self._arguments += [part for text in self._sets for part in ("--set", text)]
         super().start()
+
+    def start(self) -> None:
+        said = self.log_path.stat().st_size if self.log_path.exists() else 0
+        self.begin()
         self._port = int(self._listening(said).rsplit(":", 1)[1])
 
     def _listening(self, said: int) -> str:

@@ -1,5 +1,6 @@
 /* A disk that can be told to misbehave: preloaded into the daemon and its journal server, it looks only at regular files below $HETSCHED_DISK_ROOT.
-   What it does stands in the file $HETSCHED_DISK: "full" (writes get ENOSPC), "broken" (syncs get EIO), "slow N" (syncs take N ms); else nothing. */
+   What it does stands in the file $HETSCHED_DISK: "full" (writes get ENOSPC), "broken" (syncs get EIO), "slow N" (syncs take N ms); else nothing.
+   How much of a file has been synced is noted in $HETSCHED_DISK_SYNCED/INODE: what a power cut would certainly leave of it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -55,15 +56,32 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
     return real(fd, parts, count);
 }
 
+/* `about`: as it was when the sync began. */
+static void note(struct stat *about) {
+    char path[4096], text[32];
+    const char *directory = getenv("HETSCHED_DISK_SYNCED");
+    if (directory == NULL) return;
+    snprintf(path, sizeof path, "%s/%llu", directory, (unsigned long long)about->st_ino);
+    int note_fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (note_fd < 0) return;
+    int length = snprintf(text, sizeof text, "%020lld", (long long)about->st_size);
+    if (pwrite(note_fd, text, length, 0) != length) abort();
+    close(note_fd);
+}
+
 static int synced(int fd, int (*real)(int)) {
     long ms = 0;
+    struct stat about;
+    if (!is_ours(fd) || fstat(fd, &about) != 0) return real(fd);
     char what = mood(&ms);
-    if (what != 'b' && what != 's') return real(fd);
-    if (!is_ours(fd)) return real(fd);
     if (what == 'b') { errno = EIO; return -1; }
-    struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&pause, NULL);
-    return real(fd);
+    if (what == 's') {
+        struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
+        nanosleep(&pause, NULL);
+    }
+    int done = real(fd);
+    if (done == 0) note(&about);
+    return done;
 }
 
 int fsync(int fd) { REAL(int, "fsync", int); return synced(fd, real); }

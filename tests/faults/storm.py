@@ -6,7 +6,6 @@ a lock for as long as anything of it lives, so two lives of one task cannot be m
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import Counter, defaultdict
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 from hetsched.client import ENDED
 from tests.end_to_end.cluster import Cluster, eventually
-from tests.faults.weather import Disk, Weather
+from tests.faults.weather import Weather
 
 # Appended lines are short and O_APPEND: they never mix. The lock goes down with the last process that holds it.
 LIFE = """\
@@ -47,10 +46,10 @@ class Size(NamedTuple):
 class Storm:
     """One storm on one cluster."""
 
-    def __init__(self, cluster: Cluster, disk: Disk, directory: Path, size: Size, seed: int) -> None:
+    def __init__(self, cluster: Cluster, weather: Weather, directory: Path, size: Size) -> None:
         self.cluster, self.size = cluster, size
-        self.random = random.Random(seed)
-        self.weather = Weather(cluster, disk, self.random)
+        self.random = weather.random
+        self.weather = weather
         self.directory = directory
         self.acknowledged: set[str] = set()
         self.struck: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 """Every fault that a storm can have: what it does to a real cluster, and how that is undone. Each is one call that returns when it is over.
 
 Kills are kill -9; a freeze is SIGSTOP and SIGCONT; a cut wire holds what is sent (or one direction of it) and lets it come late or never;
-the disk is one that is told to misbehave (disk.c). Long ones are longer than the lease, so that attempts are lost and begin again.
+disk and clock are told to misbehave (disk.c, clock.c). Long ones are longer than the lease, so that attempts are lost and begin again.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.end_to_end.cluster import Cluster, Program, eventually
 LEASE_S = 5.0
 SHORT_S, LONG_S = (0.1, 3.0), (LEASE_S + 1, LEASE_S + 4)
 SHIM = "hs-shim"
+WHO = ("daemon", "server")
 MOST_RESTARTS = 100
 
 
@@ -30,18 +31,16 @@ class Disk:
     """What the daemon's and its server's disk does: nothing, or what `mood` says."""
 
     def __init__(self, directory: Path) -> None:
-        library = directory / "disk.so"
-        source = Path(__file__).with_name("disk.c")
-        done = subprocess.run(
-            ["cc", "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], capture_output=True, text=True
-        )
-        if done.returncode != 0:
-            pytest.skip(f"no C compiler for the misbehaving disk: {done.stderr.strip()[:200]}")
+        library = compiled("disk.c", directory)
         self._told = directory / "disk"
+        self._synced = directory / "synced"
+        self._synced.mkdir()
+        self._root = directory / "data"
         self.env = {
             "LD_PRELOAD": str(library),
             "HETSCHED_DISK": str(self._told),
-            "HETSCHED_DISK_ROOT": str(directory / "data"),
+            "HETSCHED_DISK_ROOT": str(self._root),
+            "HETSCHED_DISK_SYNCED": str(self._synced),
         }
 
     @contextlib.contextmanager
@@ -53,13 +52,67 @@ class Disk:
         finally:
             self._told.unlink()
 
+    def lose_power(self, chance: random.Random) -> int:
+        """Of every file of the journal server some of what was not synced is gone; how many bytes. Nobody may have them open."""
+        lost = 0
+        for path in (self._root / "valkey").rglob("*.aof"):
+            about = path.stat()
+            with contextlib.suppress(FileNotFoundError):
+                surely = int((self._synced / str(about.st_ino)).read_text())
+                keep = chance.randint(min(surely, about.st_size), about.st_size)
+                os.truncate(path, keep)
+                lost += about.st_size - keep
+        return lost
+
+
+class Clocks:
+    """The wall clocks of the daemon and of its journal server, by how much they are wrong."""
+
+    def __init__(self, directory: Path) -> None:
+        library = compiled("clock.c", directory)
+        self._offsets = directory / "clock"
+        self._offsets.mkdir()
+        for who in WHO:
+            self.set(who, 0)
+        self.env = {"LD_PRELOAD": str(library), "HETSCHED_CLOCK": str(self._offsets)}
+
+    def set(self, who: str, wrong_s: float) -> None:
+        """In place: those who look at it have it mapped."""
+        handle = os.open(self._offsets / who, os.O_RDWR | os.O_CREAT, 0o600)
+        os.pwrite(handle, round(wrong_s * 1e9).to_bytes(8, "little", signed=True), 0)
+        os.close(handle)
+
+
+def compiled(source: str, directory: Path) -> Path:
+    """A library to preload; the test is skipped where there is no compiler."""
+    library = directory / f"{source}.so"
+    done = subprocess.run(
+        ["cc", "-O1", "-shared", "-fPIC", "-o", library, Path(__file__).with_name(source), "-ldl"],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        pytest.skip(f"no C compiler for {source}: {done.stderr.strip()[:200]}")
+    return library
+
 
 class Weather:
     """The faults, on one cluster. `restarts`: of a daemon that ended by itself, by its exit code; a service manager would do them."""
 
-    def __init__(self, cluster: Cluster, disk: Disk, chance: random.Random) -> None:
-        self.cluster, self.disk, self.random = cluster, disk, chance
+    def __init__(
+        self,
+        cluster: Cluster,
+        disk: Disk,
+        clocks: Clocks,
+        chance: random.Random,
+        memory: Callable[[int], None] = lambda limit_bytes: None,
+    ) -> None:
+        """`memory` sets what the store's server may hold at most, 0 = as much as it likes."""
+        self.cluster, self.disk, self.clocks, self.random = cluster, disk, clocks, chance
+        self.memory = memory
         self.restarts: dict[int, int] = {}
+        self.ready_s: list[float] = []  # from each start of the daemon until it said that it listens
+        self.unsynced_bytes = 0  # that power cuts took
 
     def strike(self, fault: str) -> None:
         """One fault, from its beginning to its end."""
@@ -90,6 +143,11 @@ class Weather:
     # ---- kills
 
     def kill_daemon(self) -> None:
+        """Now and then once more while it starts."""
+        if self.random.random() < 0.2:
+            self.cluster.daemon.kill()
+            self.cluster.daemon.begin()
+            self._pause(0, 1)
         self._kill(self.cluster.daemon)
 
     def kill_agent(self) -> None:
@@ -104,7 +162,19 @@ class Weather:
         with contextlib.suppress(psutil.NoSuchProcess):
             server.kill()
         self._pause(0, 0.5)
-        self.cluster.daemon.start()
+        self._start(self.cluster.daemon)
+
+    def cut_power(self) -> None:
+        """Of the daemon's machine, most often while the disk is slow to sync."""
+        server = self._server()
+        with self.disk.mood(f"slow {self.random.choice((1, 60, 300))}"):
+            self._pause(0, 0.6)
+            self.cluster.daemon.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                server.kill()
+                server.wait(10)
+        self.unsynced_bytes += self.disk.lose_power(self.random)
+        self._start(self.cluster.daemon)
 
     def kill_shim(self) -> None:
         """Of a task that runs, if one does."""
@@ -123,7 +193,13 @@ class Weather:
     def _kill(self, program: Program) -> None:
         program.kill()
         self._pause(0, 0.5)
+        self._start(program)
+
+    def _start(self, program: Program) -> None:
+        began_s = time.monotonic()
         program.start()
+        if program is self.cluster.daemon:
+            self.ready_s.append(time.monotonic() - began_s)
 
     # ---- freezes
 
@@ -186,6 +262,25 @@ class Weather:
         with self.disk.mood(f"slow {self.random.randint(50, 400)}"):
             self._pause(1, 4)
 
+    # ---- clocks and memory
+
+    def jump_clock(self) -> None:
+        """Of the daemon, of its server or of both, and back; as often as not somebody dies meanwhile."""
+        for who in self.random.choice((WHO, WHO[:1], WHO[1:])):
+            self.clocks.set(who, self.random.choice((-1, 1)) * self.random.choice((2, 3600, 86_400)))
+        self._pause(0.1, 1.5)
+        self.random.choice((self.kill_daemon, self.kill_server, lambda: None, lambda: None))()
+        for who in WHO:
+            self.clocks.set(who, 0)
+
+    def fill_memory(self) -> None:
+        """The store's server has not a byte left, or a little more than what is asked to be kept free."""
+        self.memory(self.random.choice((1, 3 << 20)))
+        try:
+            self._pause(0.2, 3)
+        finally:
+            self.memory(0)
+
     # ----
 
     def _agent(self) -> Program:
@@ -202,5 +297,5 @@ class Weather:
 FAULTS: dict[str, Callable[[Weather], None]] = {
     name: method
     for name, method in vars(Weather).items()
-    if name.split("_")[0] in ("kill", "freeze", "cut", "fill", "break", "slow")
+    if name.split("_")[0] in ("kill", "freeze", "cut", "fill", "break", "slow", "jump")
 }
