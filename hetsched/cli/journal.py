@@ -219,8 +219,60 @@ def _tell_cut(told: dict[str, Any]) -> None:
     note("give --yes to do it")
 
 
+# ---------------------------------------------------------------------- mend
+
+
+def _mend_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do it; without, only say what the head would be")
+    add_place(parser)
+
+
+def _mend(options: argparse.Namespace) -> int:
+    told = asyncio.run(_rehead(place_of(options), really=options.yes))
+    emit_json(told) if options.json else _tell_head(told)
+    return exits.OK
+
+
+async def _rehead(place: Place, *, really: bool) -> dict[str, Any]:
+    from hetsched.store import without_secrets
+    from hetsched.store.identity import Identity
+    from hetsched.store.rehead import mend_head, plan_head
+
+    identity = Identity(place.data_dir / "identity.json", without_secrets(place.url))
+    async with place.open() as archive:
+        head, stream = await plan_head(archive, identity)
+        if really:
+            await mend_head(archive, head, identity)
+    return {
+        "cluster": head.cluster,
+        "epoch": head.epoch,
+        "head": head.position.id,
+        "ends_at": stream.ends.id,
+        "snapshots": [one.position.id for one in head.snapshots],
+        "unread": stream.unread,
+        "done": really,
+    }
+
+
+def _tell_head(told: dict[str, Any]) -> None:
+    pairs(
+        [
+            ("cluster", told["cluster"]),
+            ("epoch", told["epoch"]),
+            ("last frame", told["ends_at"]),
+            ("snapshots at", ", ".join(told["snapshots"]) or "none"),
+        ]
+    )
+    if told["unread"]:
+        emit(f"{told['unread']} entries cannot be read; the next start, and hetsched journal inspect, name the first")
+    emit("the head is written; start the daemon" if told["done"] else "nothing was changed")
+    if not told["done"]:
+        note("give --yes to write this head")
+
+
 COMMANDS = {
     "journal inspect": Command(_inspect_arguments, _inspect),
     "journal export": Command(_export_arguments, _export),
     "journal truncate": Command(_truncate_arguments, _truncate),
+    "journal mend": Command(_mend_arguments, _mend),
 }

@@ -58,6 +58,7 @@ TABLE: dict[str, Entry] = {
     "journal inspect": Entry("journal", "say what is in a journal, and which frame is damaged"),
     "journal export": Entry("journal", "write its frames out in words, one JSON object a line"),
     "journal truncate": Entry("journal", "cut a damaged journal behind its last good frame"),
+    "journal mend": Entry("journal", "write the head of a journal anew from its frames and snapshots"),
     "replay": Entry("replay", "rebuild the state at a moment, and explain what was decided then"),
     "handover": Entry("handover", "let a standby lead"),
     "doctor": Entry("doctor", "say whether this machine is fit, and the fix where it is not"),

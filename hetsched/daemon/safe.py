@@ -58,7 +58,7 @@ def way_out(damage: JournalCorrupt, store_url: str, data_dir: Path) -> str:
         case NewerVersion():
             return "install the hetsched that wrote it, or a later one, and start that"
         case HeadDamaged():
-            return "stop the daemon and restore the store from a backup"
+            return f"stop the daemon, then: hetsched journal mend {where} --yes"
         case SnapshotLost():
             return f"stop the daemon and restore the store from a backup; `hetsched journal inspect {where}` shows what is left"
         case _:

@@ -119,6 +119,13 @@ class Backend(Protocol):
     async def publish(self, epoch: int, snapshots: tuple[Manifest, ...], trim: Position | None) -> None:
         """In one step, if `epoch` still leads and all chunks of the newest are there: set the list, drop frames before `trim`."""
 
+    async def rehead(self, head: Head) -> None:
+        """Write the head as it is given, whatever was there. Raises Conflict where a daemon leads."""
+
+    async def snapshot_names(self) -> list[str]:
+        """Of all of which there is a first chunk, named in the head or not."""
+        ...
+
     async def drop_chunks(self, manifest: Manifest) -> None: ...
 
     async def cut(self, epoch: int, ids: Sequence[str]) -> None:

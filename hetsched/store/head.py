@@ -22,10 +22,15 @@ _OPEN_REFUSED = {
 def opened(keys: Keys, answer: list[bytes]) -> Head:
     """The head after an opening; StoreLost says why there was none."""
     if answer == [b"HEADLESS"]:
-        raise HeadDamaged(keys.head, 0, f"is missing, but there is a journal ({keys.journal})")
+        raise lost_head(keys)
     if len(answer) == 1:
         raise StoreLost(_OPEN_REFUSED[answer[0]])
     return head_of(keys, {answer[i].decode(errors="replace"): answer[i + 1] for i in range(0, len(answer), 2)})
+
+
+def lost_head(keys: Keys) -> HeadDamaged:
+    """There are frames, and nothing that names the last."""
+    return HeadDamaged(keys.head, 0, f"is missing, but there is a journal ({keys.journal})")
 
 
 def head_of(keys: Keys, fields: dict[str, bytes]) -> Head:

@@ -162,6 +162,12 @@ class MemoryBackend:
         self._lead(head.epoch)
         self.server.head = head
 
+    async def rehead(self, head: Head) -> None:
+        self.server.head = head
+
+    async def snapshot_names(self) -> list[str]:
+        return sorted({name for name, _ in self.server.chunks})
+
     def _lead(self, epoch: int) -> None:
         if self.server.head is None or self.server.head.epoch != epoch:
             raise Deposed("the journal was not cut: a higher epoch leads")

@@ -23,11 +23,11 @@ from redis.asyncio.connection import ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from hetsched.errors import ConfigError, Deposed, StoreLost
+from hetsched.errors import ConfigError, Conflict, Deposed, StoreLost
 from hetsched.store import scripts
 from hetsched.store.backend import Head, Health, Link, Manifest
 from hetsched.store.base import Durability, JournalCorrupt, Position, Unreachable
-from hetsched.store.head import head_of, opened
+from hetsched.store.head import head_of, lost_head, opened
 from hetsched.store.redis_link import REPLICA_TIMEOUT_MS, RedisLink
 from hetsched.store.redis_succession import RedisSuccession
 from hetsched.store.scripts import WHOLE, Keys
@@ -92,6 +92,8 @@ class RedisBackend:
     async def head(self) -> Head | None:
         fields = await self._do("HGETALL", self.keys.head)
         if not fields:
+            if await self._do("EXISTS", self.keys.journal):
+                raise lost_head(self.keys)
             return None
         return head_of(self.keys, {key.decode(errors="replace"): value for key, value in fields.items()})
 
@@ -166,6 +168,20 @@ class RedisBackend:
     async def end_at(self, head: Head) -> None:
         last, snapshots = head.position, msgspec.json.encode(head.snapshots)
         await self._mend(scripts.END, head.epoch, last.id, head.seq, head.crc, snapshots)
+
+    async def rehead(self, head: Head) -> None:
+        arguments = (head.cluster, head.epoch, head.seq, head.crc, scripts.FORMAT, msgspec.json.encode(head.snapshots))
+        if await self._script(scripts.REHEAD, [self.keys.head, self.keys.leader], *arguments) != b"OK":
+            raise Conflict("a daemon leads this store: stop it first (and wait for its lease to end)")
+
+    async def snapshot_names(self) -> list[str]:
+        first, names, cursor = self.keys.chunk("*", 0), set[str](), 0
+        before, after = first.split("*")
+        while True:
+            cursor, found = await self._do("SCAN", cursor, "MATCH", f"{before}*{after}", "COUNT", 1000)
+            names.update(key.decode()[len(before) : -len(after)] for key in found)
+            if not int(cursor):
+                return sorted(names)
 
     async def _mend(self, script: str, *arguments: Any) -> None:
         if await self._script(script, [self.keys.head, self.keys.journal], *arguments) != b"OK":

@@ -165,6 +165,14 @@ for i = 2, #ARGV do redis.call('XDEL', KEYS[2], ARGV[i]) end
 return 'OK'
 """
 
+# Of `hetsched journal mend`. KEYS head, leader · ARGV cluster, epoch, seq, crc, format, snapshots · answers OK, or LED where a daemon leads
+REHEAD = """#!lua flags=allow-oom
+if redis.call('EXISTS', KEYS[2]) == 1 then return 'LED' end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'cluster', ARGV[1], 'epoch', ARGV[2], 'seq', ARGV[3], 'crc', ARGV[4], 'format', ARGV[5], 'snapshots', ARGV[6])
+return 'OK'
+"""
+
 # KEYS head, journal · ARGV epoch, id of the last frame, its seq and crc, snapshots · answers OK or DEPOSED
 END = """#!lua flags=allow-oom
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 'DEPOSED' end

@@ -69,6 +69,13 @@ def decode_chunk(data: bytes, index: int, chunks: int, where: str) -> bytes:
     return body if encoding == RAW else _inflate(body, where)
 
 
+def chunks_said(data: bytes, where: str) -> int:
+    """How many chunks there are by what this one says; to be believed once it has been decoded. Raises JournalCorrupt."""
+    if len(data) < _HEADER.size:
+        raise JournalCorrupt(where, len(data), "cut short")
+    return int(_HEADER.unpack_from(data)[5])
+
+
 def _inflate(body: bytes, where: str) -> bytes:
     inflater = zlib.decompressobj()
     try:

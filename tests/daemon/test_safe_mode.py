@@ -108,6 +108,31 @@ async def test_a_file_that_the_journal_server_does_not_load_is_shown_up_to_its_l
             assert daemon.submit({"id": "bad", **TASK}).status == 202
 
 
+async def test_a_head_that_is_lost_is_made_again_and_nothing_else_is(server: Server, data_dir: Path) -> None:
+    place = data_dir / "d"
+    place.mkdir()
+    with DaemonProcess(place, store=server.url, store__lease=0.5) as daemon:
+        for name in ("one", "two"):
+            assert daemon.submit({"id": name, **TASK}).status == 202
+        await asyncio.to_thread(daemon.kill)
+        await server.client.delete(scripts.WHOLE.head)
+        await asyncio.to_thread(daemon.start, 60.0)
+        fix = daemon.submit({"id": "x", **TASK}).problem()["detail"].split("To mend it: ")[1]
+        assert "journal mend" in fix and daemon.get("/healthz").json["state"] == "safe"
+        assert await asyncio.to_thread(daemon.stop) == 0
+        await asyncio.sleep(1.0)  # the lease of the one that was killed
+        words = fix.split("hetsched ")[1].split()
+        tried = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-m", "hetsched", *words[:-1]], timeout=60, capture_output=True, text=True
+        )
+        assert tried.returncode == 0 and "nothing was changed" in tried.stdout
+        done = await asyncio.to_thread(subprocess.run, [sys.executable, "-m", "hetsched", *words], timeout=60)
+        assert done.returncode == 0
+        await asyncio.to_thread(daemon.start, 60.0)
+        assert daemon.task("one") and daemon.task("two")
+        assert daemon.get("/v1/cluster").json["mode"] == "normal" and daemon.submit({"id": "x", **TASK}).status == 202
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -115,7 +140,7 @@ async def test_a_file_that_the_journal_server_does_not_load_is_shown_up_to_its_l
         (JournalCorrupt("5-41", 0, "?", cut="5-42"), "--at 5-42 --yes"),
         (NewerVersion("5-42", 4, "?"), "install the hetsched that wrote it, or a later one, and start that"),
         (SnapshotLost("snapshot 1.1@5-2, chunk 0", 0, "?"), "hetsched journal inspect --data /d` shows what is left"),
-        (HeadDamaged("head", 0, "?"), "restore the store from a backup"),
+        (HeadDamaged("head", 0, "?"), "stop the daemon, then: hetsched journal mend --data /d --yes"),
     ],
 )
 def test_the_way_out_is_that_of_the_damage(damage: JournalCorrupt, said: str) -> None:
