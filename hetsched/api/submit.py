@@ -14,7 +14,7 @@ from hetsched.api.accepted import Body, accepted, nothing_accepted, place_of_ite
 from hetsched.api.call import Call, aside
 from hetsched.api.known import forbidden
 from hetsched.errors import Problem
-from hetsched.model import Rejection, State, Submission, Task, parse_submission
+from hetsched.model import Rejection, State, Submission, Task, TaskDefaults, parse_submission
 from hetsched.scheduler.messages import Submit, SubmitReply
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ async def _submit(call: Call, raw: bytes, kind: str, wait_s: float | None, key: 
             return await bulk.submit(call, bundle)
         if (array := bulk.array_of(call, raw, kind)) is not None:
             return await bulk.submit_array(call, array)
-    body = await _read(call, raw, kind)
+    body = await _read(call, raw, kind, call.taker.task_defaults)
     tasks = sum(isinstance(item, Task) for item in body.submission.items)
     if tasks == 0:
         raise nothing_accepted(body)
@@ -73,10 +73,10 @@ async def _submit(call: Call, raw: bytes, kind: str, wait_s: float | None, key: 
 
 async def plan(call: Call) -> web.Response:
     """What submitting this would do, tried on a copy of the scheduler: nothing is changed, no id is used up. 413 over limits.plan_tasks."""
-    body = await _read(call, *await call.raw_body(*MEDIA))
+    body = await _read(call, *await call.raw_body(*MEDIA), call.reader.task_defaults)
     if all(isinstance(item, Rejection) for item in body.submission.items):
         raise nothing_accepted(body)
-    told = await call.daemon.planner.plan(body.submission)
+    told = await call.reader.planner.plan(body.submission)
     if not told["tasks"]:
         refused = [(item["index"], item["problem"]) for item in told["rejected"]]
         raise problem_of(refused[0][1]) if body.submission.single else nothing_accepted(body, refused)
@@ -86,9 +86,9 @@ async def plan(call: Call) -> web.Response:
 # ---------------------------------------------------------------------- reading
 
 
-async def _read(call: Call, raw: bytes, kind: str) -> Body:
+async def _read(call: Call, raw: bytes, kind: str, defaults: TaskDefaults) -> Body:
     value = await aside(call.body_bytes, bodies.decode, raw, kind)
-    submission = await aside(call.body_bytes, parse_submission, value, call.taker.task_defaults)
+    submission = await aside(call.body_bytes, parse_submission, value, defaults)
     return Body(_permitted(submission, call.token), place_of_items(value))
 
 

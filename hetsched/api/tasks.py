@@ -38,7 +38,7 @@ async def one(call: Call) -> web.Response:
 
 async def explain(call: Call) -> web.Response:
     """Why it waits, or why it is where it is; while it waits also when it will start, and remedies that were tried on a copy."""
-    return await call.read(await call.daemon.planner.explain(call.name("id")))
+    return await call.read(await call.reader.planner.explain(call.name("id")))
 
 
 async def cancel(call: Call) -> web.Response:

@@ -287,6 +287,7 @@ class Service:
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
+            standby.close()
 
     def _config_in_effect(self) -> dict[str, Any]:
         """With the store as it was named, without a password in it; tokens stay where they are."""

@@ -44,10 +44,12 @@ FAULTY = "it could not be worked out; the daemon's log says why"
 
 
 class Planner:
-    """One per daemon. `asked`: questions that wait or are being answered."""
+    """One per daemon. `asked`: questions that wait or are being answered. `changes`: another number when the scheduler has changed; None = the
+    scheduler's own, which counts the turns that it takes."""
 
-    def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
+    def __init__(self, scheduler: Scheduler, clock: Clock, changes: Callable[[], int] | None = None) -> None:
         self._scheduler = scheduler
+        self._changes = changes or (lambda: scheduler.changes)
         self._clock = clock
         self._limits = scheduler.config.limits
         self._sidecar = Sidecar("hetsched.daemon.rehearsing", START_S + MOST_ASKED * self._limits.plan_time)
@@ -136,7 +138,7 @@ class Planner:
 
     def _is_old(self, stale_s: float) -> bool:
         """Whether something has changed since the helper was shown an image, which is older than that."""
-        now = self._sidecar.starts, self._scheduler.changes
+        now = self._sidecar.starts, self._changes()
         return self._shown is None or (self._shown != now and time.monotonic() - self._shown_s >= stale_s)
 
     async def _ask(self, question: Callable[[int], rehearsing.Question], stale_s: float) -> rehearsing.Answer:
@@ -160,10 +162,28 @@ class Planner:
         """A new image, as a frame. All that the turn loop pays."""
         began_s = time.monotonic()
         payload = rehearsing.encode(rehearsing.Show(rehearse.take(self._scheduler, apart=False)))
-        self._shown = self._sidecar.starts, self._scheduler.changes
+        self._shown = self._sidecar.starts, self._changes()
         self._shown_s = time.monotonic()
         self._image_s = self._shown_s - began_s
         return payload
+
+
+class FollowedPlanner(Planner):
+    """For a standby: its scheduler is only ever told what the leader decided, so that ranks and prices are worked out on a copy, too."""
+
+    async def explain(self, ident: str) -> dict[str, Any]:
+        """As the leader's. Raises NotFound and TooBusy."""
+        if self.asked >= MOST_ASKED:
+            raise TooBusy(BUSY)
+        for stale_s in (FRESH_S, 0.0):  # again with a new image where the task came after the old one was taken
+            self._scheduler.view.slot(ident)
+            answer = await self._ask(lambda now_ns: rehearsing.Explain(ident, now_ns), stale_s)
+            if answer.fault:
+                log.error("no explanation of %s: %s", ident, answer.fault)
+                raise HetschedError(FAULTY)
+            if answer.told is not None:
+                return answer.told if answer.advice is None else with_advice(answer.told, answer.advice)
+        raise TooBusy(BUSY)
 
 
 def with_advice(told: dict[str, Any], advice: Advice | str) -> dict[str, Any]:

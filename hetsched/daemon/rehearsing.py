@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from hetsched._core import NONE
 from hetsched.daemon.sidecar import LENGTH_BYTES, frame
 from hetsched.model import Rejection, Submission, Task
 from hetsched.scheduler import rehearse
@@ -47,15 +48,23 @@ class Advise(msgspec.Struct, tag="advise", frozen=True):
     now_ns: int
 
 
+class Explain(msgspec.Struct, tag="explain", frozen=True):
+    """Answered with the whole explanation, and Advice where the task waits; with neither where the image does not know it."""
+
+    task: str
+    now_ns: int
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """To a question. `fault`: it went wrong; the text is for the log of the daemon."""
 
     plan: dict[str, Any] = {}
+    told: dict[str, Any] | None = None
     advice: Advice | None = None
     fault: str = ""
 
 
-Question = Show | Plan | Advise
+Question = Show | Plan | Advise | Explain
 
 encode = msgspec.msgpack.Encoder().encode
 answer_of = msgspec.msgpack.Decoder(Answer).decode
@@ -88,7 +97,7 @@ def _read(pipe: BinaryIO) -> bytes | None:
     return payload if len(payload) == length else None
 
 
-def _answer(image: Image, question: Plan | Advise) -> bytes:
+def _answer(image: Image, question: Plan | Advise | Explain) -> bytes:
     try:
         return encode(_work_out(image, question))
     except Exception as error:
@@ -96,7 +105,7 @@ def _answer(image: Image, question: Plan | Advise) -> bytes:
         return encode(Answer(fault=f"{type(error).__name__}: {error}"))
 
 
-def _work_out(image: Image, question: Plan | Advise) -> Answer:
+def _work_out(image: Image, question: Plan | Advise | Explain) -> Answer:
     began_s, whole_s = time.monotonic(), image.config.limits.plan_time
 
     def share(part: float) -> Callable[[], bool]:
@@ -104,6 +113,14 @@ def _work_out(image: Image, question: Plan | Advise) -> Answer:
 
     if isinstance(question, Advise):
         return Answer(advice=rehearse.advise(image, question.task, question.now_ns, share))
+    if isinstance(question, Explain):
+        copy = rehearse.open_copy(image, question.now_ns)
+        if copy.core.find(question.task.encode()) == NONE:
+            return Answer()
+        copy.look(copy.world.now_ns)
+        return Answer(
+            told=copy.view.explain(question.task), advice=rehearse.advise(image, question.task, question.now_ns, share)
+        )
     items: list[Task | Rejection] = list(question.tasks)
     told = rehearse.plan(image, Submission(single=False, items=items), question.now_ns, share)
     assert isinstance(told, dict), "a list is never refused as a whole"

@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hetsched.config import Config
+from hetsched.daemon.clock import Clock
 from hetsched.daemon.measure import FAILOVERS
+from hetsched.daemon.planner import FollowedPlanner
 from hetsched.daemon.recover import Followed, apply, restore
 from hetsched.metrics import Metrics
 from hetsched.scheduler.view import View
@@ -49,6 +51,8 @@ class Standby:
         self._followed = followed
         self._failovers = failovers
         self._whole_s = time.monotonic()
+        self._planner: tuple[Followed, FollowedPlanner] | None = None
+        self.task_defaults = config.task_defaults()
         self.is_readable = False
         self.leader = leader
         self.metrics = Metrics()
@@ -60,6 +64,21 @@ class Standby:
     def view(self) -> View:
         """Of what was read so far."""
         return self._known.scheduler.view
+
+    @property
+    def planner(self) -> FollowedPlanner:
+        """Plans and explanations of what was read so far."""
+        known = self._known
+        if self._planner is None or self._planner[0] is not known:
+            self.close()
+            self._planner = known, FollowedPlanner(known.scheduler, Clock(), lambda: known.follower.at.seq)
+        return self._planner[1]
+
+    def close(self) -> None:
+        """No more questions."""
+        if self._planner is not None:
+            self._planner[1].close()
+            self._planner = None
 
     @property
     def lag_s(self) -> float:

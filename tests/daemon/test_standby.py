@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hetsched.store import scripts
+from tests.daemon.agent import TestAgent
 from tests.daemon.fakes import until
 from tests.daemon.process import DaemonProcess
 from tests.store.helpers import Server
@@ -60,7 +61,6 @@ async def test_a_standby_shows_what_it_follows_and_sends_the_rest_to_the_leader(
         for answer in (
             two.submit(TASK),
             two.call("DELETE", "/v1/tasks/t"),
-            two.get("/v1/tasks/t/explain"),
             two.get("/v1/events"),
             two.get("/readyz"),
             two.get("/v1/agents/connect", headers={"Authorization": f"Bearer {two.agent_token}"}),
@@ -70,6 +70,29 @@ async def test_a_standby_shows_what_it_follows_and_sends_the_rest_to_the_leader(
         await until(lambda: one.get("/v1/cluster").json["standbys"], 3)
         (follower,) = one.get("/v1/cluster").json["standbys"]
         assert (follower["name"], follower["url"]) == ("two", two.url)
+
+
+async def test_a_standby_explains_and_plans_what_it_follows(data_dir: Path, server: Server) -> None:
+    """On a copy: what it follows is only ever told what the leader decided."""
+    with pair(data_dir, server) as (one, two):
+        async with TestAgent(one, {"name": "n1", "cpu": 4, "memory": "8Gi"}) as agent:
+            for name, cpu in (("runs", 3), ("waits", 3), ("never", 64)):
+                assert one.submit({"id": name, "command": ["sleep", "9"], "resources": {"cpu": cpu}}).status == 202
+            await agent.until(lambda: "runs" in agent.running)
+            await until(lambda: two.get("/v1/tasks/runs").json.get("state") == "running")
+            for name in ("runs", "waits", "never"):
+                theirs, ours = (daemon.get(f"/v1/tasks/{name}/explain").json for daemon in (one, two))
+                assert ours.pop("lag") >= 0 and ours["summary"] == theirs["summary"]
+                assert ours.get("reason") == theirs.get("reason") and ours.keys() == theirs.keys()
+            assert two.get("/v1/tasks/nobody/explain").status == 404
+            body = {"id": "new", "resources": {"cpu": 1}}
+            planned = [daemon.call("POST", "/v1/plan", body) for daemon in (one, two)]
+            assert [answer.status for answer in planned] == [200, 200]
+            (theirs, ours) = (answer.json["tasks"] for answer in planned)
+            assert [task["state"] for task in ours] == [task["state"] for task in theirs]
+            assert one.get("/v1/tasks/new").status == two.get("/v1/tasks/new").status == 404, "nothing was changed"
+            assert one.submit({"id": "later", **TASK}).status == 202
+            await until(lambda: two.get("/v1/tasks/later/explain").status == 200)
 
 
 async def test_a_standby_takes_over_from_a_leader_that_was_killed(data_dir: Path, server: Server) -> None:

@@ -439,9 +439,13 @@ def set_back_and_killed(world: World, rng: random.Random) -> None:
     process, back_s = world.daemon_process, rng.choice((2, 600, 86_400))
     if process is None:
         return
-    if rng.random() < 0.5 or world.regressed:
-        process.machine.wall_offset_s -= back_s
-        process.kill()
+    if rng.random() < 0.6 or world.regressed:
+
+        def strike() -> None:
+            process.machine.wall_offset_s -= back_s
+            process.kill()
+
+        world.at_state("snapshot", strike)  # the next one begins with that, and with what time it says
     else:
         world.start_daemon(_other_machine(world))
         world.server.machine.wall_offset_s -= back_s

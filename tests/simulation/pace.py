@@ -31,7 +31,10 @@ class Pace(NamedTuple):
                 "log_attempts": 20,
                 "default_user": "",
             },
-            "store": {"snapshot_every": 120.0 * scale, "lease": rng.choice((4.0, 6.0, 6.0, 15.0)) * scale},
+            "store": {
+                "snapshot_every": rng.choice((20.0, 120.0)) * scale,
+                "lease": rng.choice((4.0, 6.0, 6.0, 15.0)) * scale,
+            },
             "health": {"auto_cordon": False},
             "gang": {"repair": 20.0 * scale},
         }

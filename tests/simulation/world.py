@@ -260,7 +260,8 @@ class World:
                 call()
 
         self._moments.append(waiting)
-        self.loop.call_outside(at_last, after_s=30.0 * self.pace.scale)
+        most_s = self.config.store.snapshot_every if state == "snapshot" else 30.0 * self.pace.scale
+        self.loop.call_outside(at_last, after_s=most_s)
 
     def released(self, daemon: Daemon) -> None:
         """A turn of that daemon is durable and about to be let out."""
