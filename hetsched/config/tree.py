@@ -210,8 +210,10 @@ class Health(Section, frozen=True, kw_only=True):
 
 
 class Auth(Section, frozen=True, kw_only=True):
-    """Tokens beside the two that are made at first start."""
+    """Tokens beside the two that are made at first start. `directory`: shared by all daemons of a store (a mount, or kept equal somehow):
+    whoever starts first leaves its two tokens there, the others take them, and `tokens.json` there counts for all. "" = each has its own."""
 
+    directory: str = ""
     tokens: tuple[AuthToken, ...] = ()
 
 

@@ -7,6 +7,7 @@ a secret is never logged. `DATA/tokens.json` is read at start and again on SIGHU
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -87,9 +88,13 @@ class Tokens:
         return found
 
 
-def load_tokens(data_dir: Path, configured: Iterable[Token] = ()) -> Tokens:
-    """Configured ones, those of `DATA/tokens.json`, and the two of first start, which are made if absent."""
+def load_tokens(data_dir: Path, configured: Iterable[Token] = (), shared: Path | None = None) -> Tokens:
+    """Configured ones, those of `DATA/tokens.json`, and the two of first start, which are made if absent. `shared`: a directory of all daemons
+    of a store, whose tokens are everybody's. Raises ConfigError."""
     try:
+        if shared is not None:
+            _share(data_dir, shared)
+            configured = [*configured, *_read_tokens(shared / TOKENS_FILE)]
         return _load(data_dir, configured)
     except OSError as error:
         raise ConfigError(f"cannot keep tokens in {data_dir}: {error.strerror or error}") from error
@@ -106,6 +111,27 @@ def _load(data_dir: Path, configured: Iterable[Token]) -> Tokens:
     return Tokens(tokens + added)
 
 
+def _share(data_dir: Path, shared: Path) -> None:
+    """The two of first start are those in `shared`; where there are none yet they are ours."""
+    shared.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if shared.stat().st_mode & 0o077:
+        raise ConfigError(f"{shared} (auth.directory) is open to others; run: chmod 700 {shared}")
+    for name in (ADMIN_FILE, AGENT_FILE):
+        ours, theirs = data_dir / name, shared / name
+        if not theirs.exists():
+            part = shared / f"{name}.{secrets.token_hex(8)}"
+            _write_secret(part, _secret_file(ours))
+            with contextlib.suppress(FileExistsError):
+                os.link(part, theirs)  # of those who come first at once one stays
+            part.unlink()
+        secret = _secret_file(theirs)
+        if not ours.exists() or _secret_file(ours) != secret:
+            part = ours.with_name(f"{name}.shared")
+            part.unlink(missing_ok=True)
+            _write_secret(part, secret)
+            part.rename(ours)
+
+
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
@@ -118,11 +144,7 @@ def _secret_file(path: Path) -> str:
         secret = secrets.token_urlsafe(32)
         part = path.with_name(path.name + ".new")
         part.unlink(missing_ok=True)
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w") as file:
-            file.write(secret + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        _write_secret(part, secret)
         part.rename(path)
         return secret
     if len(secret) < 16 or not (secret.isascii() and secret.isprintable()) or " " in secret:
@@ -130,6 +152,15 @@ def _secret_file(path: Path) -> str:
     if path.stat().st_mode & 0o077:
         raise ConfigError(f"{path} is readable by others; run: chmod 600 {path}")
     return secret
+
+
+def _write_secret(path: Path, secret: str) -> None:
+    """To a new file, durably."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(secret + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class _TokensFile(msgspec.Struct, forbid_unknown_fields=True):

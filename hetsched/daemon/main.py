@@ -33,7 +33,7 @@ import uvloop
 from hetsched.api.app import Listener
 from hetsched.api.desk import Desk
 from hetsched.config import Config, to_mapping
-from hetsched.daemon.auth import Token, load_tokens
+from hetsched.daemon.auth import Token, Tokens, load_tokens
 from hetsched.daemon.binding import Binding, bind_to, host_names
 from hetsched.daemon.cells import Office
 from hetsched.daemon.daemon import Daemon
@@ -132,20 +132,22 @@ class Service:
             _warn_in_red(f"INSECURE: tokens cross the network in clear on {self._binding.host}")
         return Desk(
             self._config,
-            load_tokens(self._data_dir, self._configured_tokens()),
+            self._tokens(),
             hosts=host_names(self._binding, self._config.server.allowed_hosts),
             insecure=self._binding.insecure,
         )
 
-    def _configured_tokens(self) -> list[Token]:
-        return [
+    def _tokens(self) -> Tokens:
+        configured = [
             Token(name=token.name, sha256=token.sha256, scopes=token.scopes, queues=token.queues)
             for token in self._config.auth.tokens
         ]
+        shared = self._config.auth.directory
+        return load_tokens(self._data_dir, configured, Path(shared) if shared else None)
 
     def _reload_tokens(self, desk: Desk) -> None:
         try:
-            desk.tokens = load_tokens(self._data_dir, self._configured_tokens())
+            desk.tokens = self._tokens()
             desk.changed()
             log.info("tokens read again")
         except (ConfigError, OSError) as error:

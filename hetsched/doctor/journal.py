@@ -19,7 +19,9 @@ from hetsched.doctor.check import Check, fail, ok, warn
 from hetsched.errors import ConfigError
 from hetsched.store import without_secrets
 from hetsched.store.aof import find_damage
+from hetsched.store.primary import Address
 from hetsched.store.redis import OLDEST, connection_pool
+from hetsched.store.sentinel import SentinelPlaces, Sentinels, parsed
 from hetsched.store.server import find_server
 
 REACH_S = 5.0
@@ -36,6 +38,8 @@ def checks(config: Config, data_dir: Path, store_url: str) -> Iterator[Check]:
         yield from _served(config, store_url)
     elif scheme == "redis+cluster":
         yield from cluster.checks(config, store_url)
+    elif scheme == "redis+sentinel":
+        yield from _watched(config, store_url)
     elif scheme == "memory":
         yield warn("store", "memory: nothing outlives the daemon", "store.url = embedded: keeps it on disk")
     else:
@@ -90,6 +94,63 @@ def _served(config: Config, url: str) -> Iterator[Check]:
     yield _version(place, str(info.get("redis_version", "")))
     yield _durability(config, settings)
     yield _eviction(info)
+
+
+def _watched(config: Config, url: str) -> Iterator[Check]:
+    """Sentinels, each by itself: they have to name one primary, of which the rest is asked."""
+    try:
+        sentinels = parsed(url)
+        named = asyncio.run(_named(sentinels))
+    except ConfigError as error:
+        yield fail("store", error.detail, "store.url, or --store URL")
+        return
+    answers = {place: answer for place, answer in named.items() if not isinstance(answer, str)}
+    silent = {place: answer for place, answer in named.items() if isinstance(answer, str)}
+    for place, why in silent.items():
+        yield (warn if answers else fail)("sentinel", f"{place}: {why}", "start it, or name another in store.url")
+    if not answers:
+        return
+    primaries = {f"{host}:{port}" for host, port in answers.values()}
+    if len(primaries) > 1:
+        yield fail(
+            "sentinel",
+            f"they name several primaries: {', '.join(sorted(primaries))}",
+            "SENTINEL RESET, or wait until they agree",
+        )
+        return
+    quorum = len(named) // 2 + 1
+    if len(answers) < quorum:
+        yield fail(
+            "sentinel", f"{len(answers)} of {len(named)} answer: they replace nobody", f"{quorum} have to be there"
+        )
+    else:
+        yield ok(
+            "sentinel",
+            f"{len(answers)} of {len(named)} answer, and name {primaries.pop()} as primary of {sentinels.service}",
+        )
+    (host, port), *_ = answers.values()
+    yield from _served(config, sentinels.url_of(host, port))
+    if config.store.durability != "replicated":
+        yield warn(
+            "store.durability",
+            f"{config.store.durability}: what no replica has yet is lost with the primary (the daemon then refuses to go on)",
+            "store.durability = replicated",
+        )
+
+
+async def _named(sentinels: SentinelPlaces) -> dict[str, Address | str]:
+    """What each sentinel says: the primary's address, or why not."""
+    told: dict[str, Address | str] = {}
+    for host, port in sentinels.addresses:
+        one = Sentinels([(host, port)], sentinels.service, **sentinels.credentials)
+        try:
+            async with asyncio.timeout(REACH_S):
+                told[f"{host}:{port}"] = await one.primary()
+        except (redis_errors.RedisError, OSError, TimeoutError) as error:
+            told[f"{host}:{port}"] = str(error) or type(error).__name__
+        finally:
+            await one.close()
+    return told
 
 
 async def _ask(url: str) -> tuple[dict[str, Any], dict[str, str] | None]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from redis import exceptions as redis_errors
 from redis.asyncio import Redis
@@ -58,36 +58,57 @@ class Sentinels:
             await client.aclose()
 
 
+class SentinelPlaces(NamedTuple):
+    """What the URL of such a store says. `credentials`: for sentinels; `settings`: for connections to the primary."""
+
+    addresses: list[Address]
+    service: str
+    credentials: dict[str, str | None]
+    tls: bool
+    settings: dict[str, Any]
+
+    def url_of(self, host: str, port: int) -> str:
+        """Of the primary, as if it were the store by itself."""
+        user, password = (quote(self.settings[name] or "", safe="") for name in ("username", "password"))
+        secret = f"{user}:{password}@" if user or password else ""
+        return f"{'rediss' if self.tls else 'redis'}://{secret}{host}:{port}/{self.settings['db']}"
+
+
+def parsed(url: str) -> SentinelPlaces:
+    """Raises ConfigError."""
+    parts = urlsplit(url)
+    user, _, places = parts.netloc.rpartition("@")
+    service = parts.path.strip("/")
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    try:
+        addresses = [address_of(place, SENTINEL_PORT) for place in places.split(",") if place]
+        db = int(options.get("db", "0"))
+    except ValueError as error:
+        raise ConfigError(f"store.url: {error}") from None
+    if not addresses or not service or "/" in service or set(options) - set(_OPTIONS):
+        raise ConfigError(
+            "store.url has to look like redis+sentinel://[USER:PASSWORD@]HOST:PORT[,HOST:PORT…]/SERVICE, with "
+            f"{', '.join(_OPTIONS)} as options"
+        )
+    name, _, password = user.partition(":")
+    return SentinelPlaces(
+        addresses,
+        service,
+        {"username": options.get("sentinel_username"), "password": options.get("sentinel_password")},
+        is_yes(options.get("ssl", "")),
+        {"db": db, "username": unquote(name) or None, "password": unquote(password) or None},
+    )
+
+
 class SentinelBackend(PrimaryBackend):
     kind = "sentinel"
 
     def __init__(self, url: str, replicated: bool, keys: Keys) -> None:
         """ConfigError: the URL cannot be read."""
-        parts = urlsplit(url)
-        user, _, places = parts.netloc.rpartition("@")
-        service = parts.path.strip("/")
-        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        try:
-            addresses = [address_of(place, SENTINEL_PORT) for place in places.split(",") if place]
-            db = int(options.get("db", "0"))
-        except ValueError as error:
-            raise ConfigError(f"store.url: {error}") from None
-        if not addresses or not service or "/" in service or set(options) - set(_OPTIONS):
-            raise ConfigError(
-                "store.url has to look like redis+sentinel://[USER:PASSWORD@]HOST:PORT[,HOST:PORT…]/SERVICE, with "
-                f"{', '.join(_OPTIONS)} as options"
-            )
-        name, _, password = user.partition(":")
-        sentinel = {"username": options.get("sentinel_username"), "password": options.get("sentinel_password")}
-        sentinels = Sentinels(addresses, service, **sentinel)
-        pool = pool_to(
-            sentinels,
-            tls=is_yes(options.get("ssl", "")),
-            db=db,
-            username=unquote(name) or None,
-            password=unquote(password) or None,
-        )
-        super().__init__(sentinels, pool, service, replicated, keys)
+        places = parsed(url)
+        sentinels = Sentinels(places.addresses, places.service, **places.credentials)
+        pool = pool_to(sentinels, tls=places.tls, **places.settings)
+        super().__init__(sentinels, pool, places.service, replicated, keys)
 
 
 def address_of(place: str, default_port: int) -> Address:

@@ -88,3 +88,31 @@ def test_a_token_file_that_holds_no_token_is_named_with_the_way_out(data_dir: Pa
     path.chmod(0o600)
     with pytest.raises(ConfigError, match="remove it and a new one"):
         load_tokens(data_dir)
+
+
+def test_daemons_of_one_store_share_their_tokens(data_dir: Path) -> None:
+    """Who starts first leaves them, whoever comes takes them, and finds them where it always does."""
+    shared = data_dir / "shared"
+    for name in ("a", "b"):
+        (data_dir / name).mkdir()
+    first, second = (load_tokens(data_dir / name, shared=shared) for name in ("a", "b"))
+    for file in ("token", "agent-token"):
+        secret = (data_dir / "b" / file).read_text().strip()
+        assert secret == (data_dir / "a" / file).read_text().strip() == (shared / file).read_text().strip()
+        assert first.identify(f"Bearer {secret}").name == second.identify(f"Bearer {secret}").name
+        assert (data_dir / "b" / file).stat().st_mode & 0o777 == (shared / file).stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in shared.iterdir()) == ["agent-token", "token"]
+
+
+def test_one_that_had_tokens_of_its_own_takes_the_shared_ones(data_dir: Path) -> None:
+    shared = data_dir / "shared"
+    for name in ("a", "b"):
+        (data_dir / name).mkdir()
+        load_tokens(data_dir / name)
+    kept = (data_dir / "a" / "token").read_text()
+    for name in ("a", "b", "a"):
+        load_tokens(data_dir / name, shared=shared)
+    assert (data_dir / "b" / "token").read_text() == (data_dir / "a" / "token").read_text() == kept
+    shared.chmod(0o755)
+    with pytest.raises(ConfigError, match="chmod 700"):
+        load_tokens(data_dir / "a", shared=shared)

@@ -14,6 +14,7 @@ from hetsched.doctor import Check, Verdict, isolation, journal, machine, serving
 from tests.daemon.process import DaemonProcess
 from tests.store.clustered import Cluster
 from tests.store.helpers import Server, config, opened_store
+from tests.store.sentinels import Watched
 
 
 def by_name(checks: Iterable[Check]) -> dict[str, Check]:
@@ -140,3 +141,24 @@ def test_a_cluster_is_fit_where_every_slot_has_a_replica_and_one_that_is_lost_st
         assert after["cluster-require-full-coverage"].verdict is Verdict.WARN
     finally:
         cluster.close()
+
+
+def test_sentinels_are_asked_one_by_one_and_the_primary_that_they_name(data_dir: Path) -> None:
+    watched = Watched(data_dir)
+    try:
+        watched.start()
+        found = by_name(journal.checks(config(durability="replicated"), data_dir, watched.url))
+        assert found["sentinel"].verdict is Verdict.OK and "3 of 3" in found["sentinel"].found
+        assert found["appendfsync"].verdict is Verdict.OK and "store.durability" not in found
+        watched.sentinels[0].kill()
+        checks = list(journal.checks(config(), data_dir, watched.url))
+        assert [check.verdict for check in checks if check.name == "sentinel"] == [Verdict.WARN, Verdict.OK]
+        assert by_name(checks)["store.durability"].verdict is Verdict.WARN
+        watched.sentinels[1].kill()
+        last = [check for check in journal.checks(config(), data_dir, watched.url) if check.name == "sentinel"][-1]
+        assert last.verdict is Verdict.FAIL and "replace nobody" in last.found
+        watched.sentinels[2].kill()
+        assert {check.verdict for check in journal.checks(config(), data_dir, watched.url)} == {Verdict.FAIL}
+    finally:
+        watched.close()
+    assert by_name(journal.checks(config(), data_dir, "redis+sentinel://h"))["store"].verdict is Verdict.FAIL
