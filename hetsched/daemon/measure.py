@@ -5,6 +5,7 @@ Released, not computed: a number here never tells of something that a crash coul
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -192,6 +193,9 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
         lambda: [((), daemon.turns.inbox.waiting_tasks)],
     )
     gauge("hetsched_watchers", "Streams of events and logs", (), lambda: [((), daemon.watchers)])
+    gauge(
+        "hetsched_loop_tasks", "Work under way in the daemon's event loop", (), lambda: [((), len(asyncio.all_tasks()))]
+    )
     gauge("hetsched_leader", "1 while this daemon leads", (), lambda: [((), int(store.leads))])
     gauge("hetsched_standbys", "Daemons that follow the journal", (), lambda: [((), len(store.standbys()))])
     total("hetsched_failovers", FAILOVERS, ("change",), lambda: _one_label(daemon.failovers))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hetsched._scan import Asker
 
 IN_FLIGHT = 4
+MOST_WAITING = 64
+"""Turns without facts that wait behind one that is not durable yet; more would fill the memory while the store is away."""
 """Appends on their way at once. More would only lengthen the tail: the server fsyncs once per round of its loop anyway."""
 
 REST_S, LONGEST_SLEEP_S = 0.001, 3600.0
@@ -67,6 +69,7 @@ class Taken(msgspec.Struct):
     began_s: float
     stepped_s: float
     cpu_s: float = 0.0
+    holds_slot: bool = True
 
 
 class TurnLoop:
@@ -227,9 +230,10 @@ class TurnLoop:
         turn = self.scheduler.step(inputs, self.clock.now_ns())
         cpu_s = time.thread_time() - began_cpu_s
         confirmed = asyncio.ensure_future(self.journal.append(turn.facts)) if turn.facts else None
-        if confirmed is None:
+        holds_slot = confirmed is not None or len(self._unreleased) >= MOST_WAITING
+        if not holds_slot:
             self._slots.release()
-        taken = Taken(turn, len(inputs), confirmed, loop.create_future(), began_s, time.monotonic(), cpu_s)
+        taken = Taken(turn, len(inputs), confirmed, loop.create_future(), began_s, time.monotonic(), cpu_s, holds_slot)
         self._unreleased.append(taken)
         self._leaving.put_nowait(taken)
         self._after_step(taken)
@@ -240,6 +244,7 @@ class TurnLoop:
         while (taken := await self._leaving.get()) is not None:
             if taken.confirmed is not None:
                 await taken.confirmed
+            if taken.holds_slot:
                 self._slots.release()
             for reply in taken.turn.replies:
                 self._answer(reply)

@@ -11,7 +11,7 @@ import pytest
 
 from hetsched.daemon.clock import Clock
 from hetsched.daemon.inbox import Inbox
-from hetsched.daemon.turns import IN_FLIGHT, Taken, TurnLoop
+from hetsched.daemon.turns import IN_FLIGHT, MOST_WAITING, Taken, TurnLoop
 from hetsched.errors import NotFound, StoreLost, TooBusy, Unavailable
 from tests.daemon.fakes import Echo, FakeJournal, FakeScheduler, until
 
@@ -73,6 +73,20 @@ async def test_turns_are_computed_while_at_most_four_appends_are_on_their_way() 
         assert len(world.scheduler.steps) == IN_FLIGHT + 1, "what came meanwhile goes into one turn"
         world.journal.confirm()
         assert await asyncio.gather(*answers) == list(range(IN_FLIGHT + 2))
+
+
+async def test_while_the_store_is_away_questions_do_not_pile_up_without_end() -> None:
+    async with running(at_once=False) as world:
+        first = asyncio.create_task(world.loop.ask(Echo(say="first")))
+        await until(lambda: world.journal.waiting)
+        answers = []
+        for number in range(3 * MOST_WAITING):
+            answers.append(asyncio.create_task(world.loop.ask(Echo(say=number, durable=False))))
+            await asyncio.sleep(0.001)
+        assert len(world.scheduler.steps) <= MOST_WAITING + IN_FLIGHT
+        world.journal.confirm()
+        assert [await first, *[await answer for answer in answers]] == ["first", *range(3 * MOST_WAITING)]
+        assert await world.loop.ask(Echo(say="on", durable=False)) == "on"
 
 
 async def test_readers_wait_until_what_they_saw_is_durable() -> None:

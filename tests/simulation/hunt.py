@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 
+from tests.simulation.faults import plan
 from tests.simulation.kills import Kill
-from tests.simulation.mutants import MUTANTS, applied
+from tests.simulation.mutants import MUTANTS, NEEDS, applied
 from tests.simulation.pace import DENSE
 from tests.simulation.run import run
 
@@ -22,6 +23,9 @@ def hunt_one(name: str, limit_h: float, first: int = 1) -> tuple[Kill | None, st
     for seed in itertools.count(first):
         if hours >= limit_h:
             break
+        if name in NEEDS and not any(fault.name == NEEDS[name] for fault in plan(seed, HOURS, DENSE.fault_s)):
+            hours += HOURS
+            continue
         verdict = run(seed, HOURS, mutate=applied(name), pace=DENSE)
         hours += verdict.hours
         if not verdict.clean:

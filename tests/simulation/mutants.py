@@ -48,6 +48,19 @@ Put = Callable[[Any, str, Any], None]
 MUTANTS: dict[str, Callable[[Put], None]] = {}
 
 
+NEEDS = {
+    "takeovers_are_forgotten": "hasty_successor",
+    "obeys_old_epochs": "hasty_successor",
+    "lease_from_receipt": "late_acknowledgements",
+    "never_begun_is_believed": "slow_births",
+    "no_tombstones": "jumbled",
+    "starts_twice": "jumbled",
+    "the_servers_clock_is_believed": "set_back_and_killed",
+    "snapshots_forget_the_time": "set_back_and_killed",
+}
+"""Faults without which a bug hardly shows: worlds that know them not are counted in a hunt, and not run."""
+
+
 def mutant(bug: Callable[[Put], None]) -> Callable[[Put], None]:
     MUTANTS[bug.__name__] = bug
     return bug
