@@ -4,7 +4,8 @@
 #   make test      ruff, mypy and the tests (under ten minutes on two cores)
 #   make setup     .venv/ with everything in it; afterwards .venv/bin/hetsched is the program
 #   make checked   the core with its invariants stated after every door, and the core's and scheduler's tests on it
-#   make faults    the long fault tests      make slow    tests that take minutes
+#   make faults    the matrix of real faults and the long fault tests (hours; ONLY=kill_daemon RUNS=50 for a part)
+#   make soak      ten minutes of work and faults, in which nothing may grow      make slow    tests that take minutes
 #   make bench     the benchmarks, each named by its question
 #   make lint, make format, make clean
 #
@@ -25,10 +26,10 @@ STAMP_CORE := $(VENV)/.stamp-core
 CORE_SOURCES := setup.py $(wildcard hetsched/_core.pyx hetsched/_core.pxd hetsched/_core/* hetsched/agent/shim/c/*) hetsched/_scan.pyx $(wildcard hetsched/_scan/*)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help setup demo test checked faults slow bench lint format clean distclean
+.PHONY: help setup demo test checked faults soak slow bench lint format clean distclean
 
 help:
-	@sed -n '3,12s/^# \{0,3\}//p' Makefile
+	@sed -n '3,13s/^# \{0,3\}//p' Makefile
 
 setup: $(STAMP_CORE)
 
@@ -76,8 +77,15 @@ checked: setup
 	HETSCHED_CHECKED=1 $(BIN)/python setup.py -q build_ext --inplace --force; \
 	HETSCHED_CHECKED=1 $(BIN)/python -m pytest -q tests/core tests/scheduler
 
+# What was run is kept in faults.jsonl: whoever is interrupted goes on where he was. RUNS=… and ONLY=… for a part of the matrix.
 faults: setup
-	@$(BIN)/python -m pytest -v -m faults --timeout=1800 tests
+	@$(BIN)/python -m tests.faults $(if $(ONLY),--only $(ONLY)) $(if $(RUNS),--runs $(RUNS))
+	@$(if $(ONLY),:,$(BIN)/python -m pytest -v -m faults --timeout=1800 tests)
+
+# Work and a fault every few seconds, for SOAK seconds; nothing that anybody holds may grow.
+SOAK ?= 600
+soak: setup
+	@HETSCHED_SOAK_S=$(SOAK) $(BIN)/python -m pytest -q -m faults --timeout=0 tests/faults/test_soak.py
 
 slow: setup
 	@$(BIN)/python -m pytest -v -m slow --timeout=1800 tests

@@ -196,6 +196,8 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
     gauge(
         "hetsched_loop_tasks", "Work under way in the daemon's event loop", (), lambda: [((), len(asyncio.all_tasks()))]
     )
+    used = "Memory that the journal's server uses, as of its last answer"
+    gauge("hetsched_journal_memory_bytes", used, (), lambda: [((), store.stats().memory_used_bytes)])
     gauge("hetsched_leader", "1 while this daemon leads", (), lambda: [((), int(store.leads))])
     gauge("hetsched_standbys", "Daemons that follow the journal", (), lambda: [((), len(store.standbys()))])
     total("hetsched_failovers", FAILOVERS, ("change",), lambda: _one_label(daemon.failovers))
