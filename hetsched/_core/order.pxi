@@ -249,19 +249,22 @@ cdef bint fairer_task(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
     return goes_before(t, one, other)
 
 
-cdef uint32_t owed_lane(Tables* t, int qos, uint32_t before) noexcept nogil:
-    """Of the lanes to be tried whose heads borrow nothing, that of another queue than `before`'s which goes first: else its head would start
-    in front of them, and be stopped for them in the same breath. `before` if there is none."""
+cdef uint32_t lane_ahead(Tables* t, int qos, uint32_t before) noexcept nogil:
+    """Of the lanes to be tried the one that goes first of those whose heads could stop the head of `before`, had it started, at once: who is
+    owed what it asks for by who borrows (of another queue), who is firm by who is soft. `before` if there is none."""
+    cdef uint32_t head = lane_head(t, &t.lanes[before])
+    cdef bint borrows = t.has_guarantees and not is_owed(t, head)
+    cdef bint soft = lends(t) and is_soft(t, head)
     cdef LaneHeap* tried
-    cdef uint32_t at, other, lane, best = before
-    for at in range(t.active[qos].size):
-        if t.active[qos].at[at] == t.lanes[before].queue or promise_of(t, t.active[qos].at[at]) == NONE_:
-            continue
+    cdef uint32_t at, other, lane, one, best = before
+    for at in range(t.active[qos].size if borrows or soft else 0):
         tried = &line_of(t, t.active[qos].at[at], qos).tried
         for other in range(tried.size):
             lane = tried.at[other].lane
-            if is_owed(t, lane_head(t, &t.lanes[lane])) and (best == before or fairer(t, lane, best)):
-                best = lane
+            one = lane_head(t, &t.lanes[lane])
+            if (soft and not is_soft(t, one)) or (borrows and t.lanes[lane].queue != t.lanes[before].queue and is_owed(t, one)):
+                if best == before or fairer(t, lane, best):
+                    best = lane
     return best
 
 
@@ -276,6 +279,4 @@ cdef uint32_t best_lane(Tables* t, int qos) noexcept nogil:
         lane = line_of(t, active.at[at], qos).tried.at[0].lane
         if fairer(t, lane, best):
             best = lane
-    if t.has_guarantees and t.order != ORDER_FIFO_ and not is_owed(t, lane_head(t, &t.lanes[best])):
-        return owed_lane(t, qos, best)
-    return best
+    return best if t.order == ORDER_FIFO_ else lane_ahead(t, qos, best)

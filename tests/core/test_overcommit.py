@@ -191,6 +191,19 @@ def test_what_a_gang_took_back_is_in_the_journal() -> None:
     assert farm.world.replay().digest() == farm.core.digest()
 
 
+@pytest.mark.parametrize("queues", [(0, 0), (0, 1), (1, 0)])
+def test_nobody_is_started_who_would_have_to_give_way_in_the_same_breath(queues: tuple[int, int]) -> None:
+    """The soft one has the higher priority, and there is room for one of the two."""
+    farm = Farm()
+    farm.core.ended(farm.owner, _core.SUCCEEDED, 0)
+    farm.world.do("add_queue", _core.NONE, 1)
+    soft = farm.soft("soft", 12, queue=queues[0], priority=50)
+    firm = farm.firm("firm", 12, queue=queues[1])
+    farm.world.place()
+    assert (farm.world.where(soft), farm.world.where(firm)) == (None, farm.node)
+    assert farm.core.counts()[_core.STOPPING] == 0
+
+
 def test_without_a_ratio_nobody_is_soft() -> None:
     farm = Farm(over=0)
     soft = farm.soft("soft", 4)
