@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import logging
 import resource
 import socket
@@ -388,6 +389,7 @@ class Service:
         if any(end.done() for end in ends):
             return
         life.data.publish_url(life.url)
+        gc.freeze()  # what is there now stays: no collector looks through it while tasks wait
         print(f"listening on {life.url}", flush=True)
         self._supervisor.ready(f"{status} on {life.url}")
 

@@ -40,6 +40,10 @@ def test_the_figures_of_a_run_add_up(root: Path, tmp_path: Path, mode: str) -> N
     assert report["fleet"]["started"] >= offered
     assert (report["fleet"]["started_twice"], report["fleet"]["overcommitted"]) == (0, 0)
     assert [target["reached"] for target in report["targets"]] == [True, True]
+    spent = report["cpu_us_per_task"]
+    assert spent.pop("journal") == 0 and min(spent.values()) > 0
+    assert spent.keys() == {"daemon", "fleet", "generators", "observer"}
+    assert min(report["daemon"]["memory"].values()) > 10e6
 
 
 def test_processes_run_on_an_agent_of_this_machine_and_their_ends_are_timed(root: Path) -> None:
