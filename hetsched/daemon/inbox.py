@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hetsched._scan import Filling
 from hetsched.errors import TooBusy
-from hetsched.scheduler.messages import Bundle, Input
+from hetsched.scheduler.messages import HEARD, Bundle, Input
 
 RETRY_AFTER_S = 1.0
 
@@ -18,7 +18,8 @@ MOST_IN_BUNDLE = 8192
 
 class Inbox:
     """`limit_tasks`: submitted tasks that may wait; one submission alone may exceed it, or it could never be taken.
-    `filling`: the last thing heard, while it is a bundle that the next single may join. `fast_total`: singles that came in bundles."""
+    `filling`: the last thing heard, while it is a bundle that the next single may join. `fast_total`: singles that came in bundles.
+    `heard`: how many of the inputs are what agents tell of many attempts."""
 
     def __init__(self, limit_tasks: int) -> None:
         self.limit_tasks = limit_tasks
@@ -26,6 +27,7 @@ class Inbox:
         self.refused = 0
         self.fast_total = 0
         self.filling: Filling | None = None
+        self.heard = 0
         self._inputs: list[Input] = []
 
     def __len__(self) -> int:
@@ -40,6 +42,12 @@ class Inbox:
         """Always taken."""
         self.seal()
         self._inputs.append(item)
+        self.heard += type(item) in HEARD
+
+    @property
+    def is_hearsay(self) -> bool:
+        """Something waits, and all of it is what agents tell of many attempts."""
+        return 0 < self.heard == len(self._inputs)
 
     def seal(self) -> None:
         """Singles that come from now on begin another bundle."""
@@ -91,6 +99,7 @@ class Inbox:
         """Everything, for one turn."""
         self.seal()
         inputs, self._inputs = self._inputs, []
+        self.heard = 0
         self._waiting_tasks = 0
         return inputs
 

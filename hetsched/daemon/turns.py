@@ -9,6 +9,7 @@ state in memory is ahead of what anybody may be told: the process has to start a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -37,6 +38,10 @@ no overflow; an empty turn an hour costs nothing."""
 LEAST_CROWD, LINGER_S = 8, 0.001
 """After a turn with so many single requests the next one waits a moment for as many: a turn costs as much as thirty of them, and who comes
 alone is not made to wait. Urgent tasks do not wait either."""
+
+LEAST_HEARD, HEARD_LINGER_S = 8, 0.004
+"""After a turn in which so many agents told of many attempts, the next one waits a moment for as many, unless something else comes: what
+is heard of each node alone costs a turn each, and nobody waits for an answer."""
 
 FROZEN_RETRY_S = 30.0
 """Somebody has to mend the journal first."""
@@ -97,9 +102,11 @@ class TurnLoop:
         self._frozen = frozen
         self._tickets: dict[int, asyncio.Future[Any]] = {}
         self._crowd = 0  # single requests in the last turn
+        self._heard = 0  # what agents told of many attempts in it
         self._askers: dict[int, list[Asker]] = {}
         self._last_ticket = 0
         self._due = asyncio.Event()
+        self._pressed = asyncio.Event()
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._leaving: asyncio.Queue[Taken | None] = asyncio.Queue()
         self._unreleased: deque[Taken] = deque()
@@ -114,7 +121,7 @@ class TurnLoop:
             return
         self._refuse_if_over()
         self.inbox.put(item)
-        self._due.set()
+        self._wake()
 
     async def ask(self, item: Input, *, tasks: int | None = None) -> Any:
         """Into the next turn; the answer's value once that turn is durable. A Problem among the answers is raised.
@@ -129,7 +136,7 @@ class TurnLoop:
                 self.inbox.put(item)
             else:
                 self.inbox.put_tasks(item, tasks)
-            self._due.set()
+            self._wake()
             return await answer
         finally:
             self._tickets.pop(ticket, None)
@@ -144,7 +151,7 @@ class TurnLoop:
             self._last_ticket += 1
             filling = self.inbox.fill(self._last_ticket)
             self._askers[self._last_ticket] = filling.askers
-            self._due.set()
+            self._wake()
         return filling
 
     async def settled(self) -> None:
@@ -193,13 +200,15 @@ class TurnLoop:
     def close(self) -> None:
         """No new inputs; `run` returns when those taken are answered."""
         self._closing = True
-        self._due.set()
+        self._wake()
 
     async def _keep_turning(self) -> None:
         while True:
             await self._until_due()
             if self._crowd >= LEAST_CROWD and self.inbox.may_grow(self._crowd):
                 await asyncio.sleep(LINGER_S)
+            elif self._heard >= LEAST_HEARD and self.inbox.is_hearsay:
+                await self._linger()
             await self._slots.acquire()
             if self._closing and not self.inbox:
                 self._leaving.put_nowait(None)
@@ -222,9 +231,23 @@ class TurnLoop:
         finally:
             timer.cancel()
 
+    def _wake(self) -> None:
+        self._due.set()
+        if self._closing or not self.inbox.is_hearsay:
+            self._pressed.set()
+
+    async def _linger(self) -> None:
+        """A moment, or until what comes presses, or the scheduler has something to do."""
+        wake_ns = self.scheduler.wake_ns()
+        left_s = HEARD_LINGER_S if wake_ns is None else min(HEARD_LINGER_S, self.clock.seconds_until(wake_ns))
+        self._pressed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left_s):
+                await self._pressed.wait()
+
     def _take_turn(self) -> None:
         loop = asyncio.get_running_loop()
-        self._crowd = self.inbox.singles()
+        self._crowd, self._heard = self.inbox.singles(), self.inbox.heard
         inputs = self.inbox.take()
         began_s, began_cpu_s = time.monotonic(), time.thread_time()
         turn = self.scheduler.step(inputs, self.clock.now_ns())

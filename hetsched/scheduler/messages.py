@@ -228,6 +228,10 @@ class AttemptsSucceeded(Input, frozen=True, kw_only=True):
     attempts: bytes
 
 
+HEARD = (AttemptsStarted, AttemptsSucceeded)
+"""What follows from these may follow after the next of them: they come from every node at once, and are many runs or one."""
+
+
 class DeviceHealth(Input, frozen=True, kw_only=True):
     """health: healthy | suspect | failed. Device id `kind-N`."""
 

@@ -32,7 +32,7 @@ from hetsched.scheduler.graphs.clients import GraphClients
 from hetsched.scheduler.graphs.conductor import Conductor
 from hetsched.scheduler.graphs.view import GraphView
 from hetsched.scheduler.measuring import Measuring
-from hetsched.scheduler.messages import Events, Input, Orders, Turn
+from hetsched.scheduler.messages import HEARD, Events, Input, Orders, Turn
 from hetsched.scheduler.nodes import Nodes
 from hetsched.scheduler.ranking import Ranking
 from hetsched.scheduler.scarce import Scarce
@@ -63,10 +63,6 @@ ORDERS = {"drf": _core.ORDER_DRF, "weighted": _core.ORDER_WEIGHTED, "fifo": _cor
 
 
 MOVES = {"off": _core.MOVE_NEVER, "lower": _core.MOVE_LOWER, "equal": _core.MOVE_EQUAL}
-
-
-HEARD = (messages.AttemptsStarted, messages.AttemptsSucceeded)
-"""What follows from these may follow after the next of them: they come from every node at once, and are many runs or one."""
 
 
 class Derived(msgspec.Struct, frozen=True):

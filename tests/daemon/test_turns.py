@@ -9,10 +9,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from hetsched import wire
+from hetsched.daemon import turns
 from hetsched.daemon.clock import Clock
 from hetsched.daemon.inbox import Inbox
-from hetsched.daemon.turns import IN_FLIGHT, MOST_WAITING, Taken, TurnLoop
+from hetsched.daemon.turns import IN_FLIGHT, LEAST_HEARD, MOST_WAITING, Taken, TurnLoop
 from hetsched.errors import NotFound, StoreLost, TooBusy, Unavailable
+from hetsched.scheduler import messages as m
 from tests.daemon.fakes import Echo, FakeJournal, FakeScheduler, until
 
 
@@ -199,3 +202,51 @@ async def test_who_asks_and_goes_away_leaves_nothing_behind() -> None:
         world.journal.confirm()
         await until(lambda: world.released)
         assert not world.loop._tickets
+
+
+def heard(node: str) -> m.AttemptsSucceeded:
+    tasks, attempts = wire.columns([(f"{node}-1", 1)])
+    return m.AttemptsSucceeded(node=node, tasks=tasks, attempts=attempts)
+
+
+async def test_what_many_agents_tell_is_gathered_unless_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "HEARD_LINGER_S", 60.0)
+    async with running() as world:
+        for number in range(LEAST_HEARD):
+            world.loop.tell(heard(f"n{number}"))
+        await until(lambda: world.scheduler.steps)
+        for number in range(5):
+            world.loop.tell(heard(f"n{number}"))
+            await asyncio.sleep(0.002)
+        assert len(world.scheduler.steps) == 1, "they wait for company"
+        await world.loop.ask(Echo(say="now"))
+        assert [len(inputs) for inputs in world.scheduler.steps] == [LEAST_HEARD, 6], "and are one turn"
+
+
+async def test_what_many_agents_tell_is_gathered_for_a_moment_only() -> None:
+    async with running() as world:
+        for number in range(LEAST_HEARD):
+            world.loop.tell(heard(f"n{number}"))
+        await until(lambda: world.scheduler.steps)
+        world.loop.tell(heard("n1"))
+        await until(lambda: len(world.scheduler.steps) == 2)
+
+
+async def test_what_few_agents_tell_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "HEARD_LINGER_S", 60.0)
+    async with running() as world:
+        for number in range(3):
+            world.loop.tell(heard("n1"))
+            await asyncio.sleep(0.002)
+            assert len(world.scheduler.steps) == number + 1
+
+
+async def test_nobody_is_gathered_for_beyond_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "HEARD_LINGER_S", 60.0)
+    async with running() as world:
+        for number in range(LEAST_HEARD):
+            world.loop.tell(heard(f"n{number}"))
+        await until(lambda: world.scheduler.steps)
+        world.scheduler.wakes = [world.loop.clock.now_ns() + 5_000_000]
+        world.loop.tell(heard("n1"))
+        await until(lambda: len(world.scheduler.steps) >= 2)
