@@ -20,12 +20,13 @@ class Recall:
 
 class Recognised:
     """A task whose like was read before. `known`: for the scheduler. `lane`, and `request` behind the id: for the answer. `is_critical`: its
-    answer holds its placement."""
+    answer holds its placement. `is_urgent`: it is the immediate lane's."""
 
     known: Any
     lane: bytes
     request: bytes
     is_critical: bool
+    is_urgent: bool
     def __init__(self, known: Any, lane: bytes, request: bytes, is_critical: bool) -> None: ...
 
 class Head:
@@ -45,18 +46,17 @@ class Asker(Protocol):
     def told(self) -> None: ...
 
 class Filling:
-    """A bundle of singles that further ones may join until it is sealed: at most `room`. `askers`: who waits for each. `is_urgent`: one of them
-    is critical. The bundle's `counts` and `which` are there once it is sealed."""
+    """A bundle of singles that further ones may join until it is sealed: at most `room`. `askers`: who waits for each. The bundle's `counts` and
+    `which` are there once it is sealed."""
 
     bundle: Any
     askers: list[Asker]
-    is_urgent: bool
     is_sealed: bool
     room: int
     may_grow: bool
     def __init__(self, bundle: Any, room: int) -> None: ...
     def __len__(self) -> int: ...
-    def add(self, known: Any, ident: bytes, actor: str, asker: Asker, is_urgent: bool = False) -> None:
+    def add(self, known: Any, ident: bytes, actor: str, asker: Asker) -> None:
         """One more."""
     def seal(self) -> None:
         """Nobody joins any more."""
@@ -72,8 +72,8 @@ class Singles:
         """What follows the request line, blank line and all. None: it is not for this path."""
     def may(self, token: Any, task: Recognised) -> bool:
         """Whether that token may submit it."""
-    def open(self) -> Filling | None:
-        """A bundle that may grow; None where nothing is taken now."""
+    def open(self, is_urgent: bool) -> Filling | None:
+        """A bundle that may grow, of urgent tasks or of others; None where nothing is taken now."""
     def common(self) -> tuple[bytes, bytes, float]:
         """(end of a head, durability, now in monotonic seconds) of this turn's answers."""
     def refusal(self, error: Any) -> bytes:

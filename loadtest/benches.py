@@ -24,6 +24,7 @@ SHORT: dict[str, list[str]] = {
     "turns": ["--tasks", "50000"],
     "bulk": ["--seconds", "2", "--rounds", "3"],
     "single_requests": ["--seconds", "1.5", "--rounds", "3"],
+    "immediate_under_bulk": ["--seconds", "4", "--rounds", "1"],
     "processes": ["--rounds", "3"],
     "plan": ["--waiting", "10000"],
     "placement": ["--policies", "price,fgd,first-fit,best-fit"],

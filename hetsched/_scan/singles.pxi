@@ -20,14 +20,17 @@ cdef uint64_t _answering = 0    # number of the call of answer_all
 
 
 cdef class Recognised:
-    """`known`: for the scheduler. `lane`, and `request` behind the id: for the answer. `is_critical`: its answer holds its placement."""
+    """`known`: for the scheduler. `lane`, and `request` behind the id: for the answer. `is_critical`: its answer holds its placement. `is_urgent`:
+    it is the immediate lane's."""
 
     cdef readonly object known
     cdef readonly bytes lane
     cdef readonly bytes request
     cdef readonly bint is_critical
+    cdef readonly bint is_urgent
 
     def __init__(self, known, bytes lane, bytes request, bint is_critical):
+        self.is_urgent = lane == b"immediate"
         self.known = known
         self.lane = lane
         self.request = request
@@ -54,7 +57,6 @@ cdef class Filling:
 
     cdef readonly object bundle
     cdef readonly list askers
-    cdef readonly bint is_urgent
     cdef readonly bint is_sealed
     cdef readonly Py_ssize_t room
     cdef list known
@@ -86,12 +88,12 @@ cdef class Filling:
         """Another one may join."""
         return not self.is_sealed and len(self.askers) < self.room
 
-    def add(self, known, bytes ident, actor, asker, bint is_urgent=False):
+    def add(self, known, bytes ident, actor, asker):
         """One more."""
         assert self.may_grow, "it is sealed or full"
-        self._put(known, ident, actor, asker, is_urgent)
+        self._put(known, ident, actor, asker)
 
-    cdef int _put(self, known, bytes ident, actor, asker, bint is_urgent) except -1:
+    cdef int _put(self, known, bytes ident, actor, asker) except -1:
         if known is not self.last:
             address = <size_t> <void*> known
             place = self.places.get(address)
@@ -100,7 +102,6 @@ cdef class Filling:
                 self.known.append(known)
             self.last, self.last_place = known, place
         self.which[len(self.askers)] = self.last_place
-        self.is_urgent |= is_urgent
         self.ids.append(ident)
         self.actors.append(actor)
         self.askers.append(asker)
@@ -129,7 +130,8 @@ cdef class Singles:
     cdef readonly Py_ssize_t most_open
     cdef bytes last_head            # all of it but the request line
     cdef Head last
-    cdef Filling filling
+    cdef Filling usual
+    cdef Filling urgent
     cdef object tokens              # with which the last head was read
     cdef uint64_t answering         # for which call the next three hold
     cdef bytes tail
@@ -171,11 +173,16 @@ cdef class Singles:
             self.last_head, self.last = head, found_head
         return found_head
 
-    cdef bint _is_opened(self) except -1:
-        """There is a bundle to fill."""
-        if self.filling is None or not self.filling.may_grow:
-            self.filling = self.open()
-        return self.filling is not None
+    cdef Filling _filling(self, bint is_urgent):
+        """The bundle to fill; None where nothing is taken."""
+        cdef Filling filling = self.urgent if is_urgent else self.usual
+        if filling is None or not filling.may_grow:
+            filling = self.open(is_urgent)
+            if is_urgent:
+                self.urgent = filling
+            else:
+                self.usual = filling
+        return filling
 
     cdef int _look_up(self) except -1:
         """What is said in all answers of a turn."""
@@ -191,8 +198,11 @@ cdef class Lane:
     cdef Singles all
     cdef object wire
     cdef object write               # of its transport; None = not connected
+    # Urgent ones have a bundle of their own, whose turn comes sooner: only while nothing else of this connection is open, or answers would
+    # leave their order. So they are always the oldest.
     cdef list asked                 # Recognised, oldest first, from `told_until` on
     cdef Py_ssize_t told_until
+    cdef Py_ssize_t urgent_until    # of them, those before this were asked as urgent ones
     cdef list out
     cdef uint64_t answering
     cdef public bint is_waited_for
@@ -221,6 +231,8 @@ cdef class Lane:
         cdef Py_ssize_t line_size = PyBytes_GET_SIZE(_LINE), size = PyBytes_GET_SIZE(data), at = 0, end = 0
         cdef Head head
         cdef Recognised task
+        cdef Filling filling
+        cdef bint is_urgent
         cdef Span span
         if not all._is_taking():
             return 0
@@ -229,10 +241,15 @@ cdef class Lane:
             if head is None or end + head.length > size:
                 return at
             task = all.recall._one(data, end, end + head.length, &span)
-            if task is None or not (head.is_free or all.may(head.token, task)) or not all._is_opened():
+            if task is None or not (head.is_free or all.may(head.token, task)):
                 return at
-            all.filling._put(task.known, PyBytes_FromStringAndSize(said + span.hole, span.hole_end - span.hole), head.actor, self, task.is_critical)
+            is_urgent = task.is_urgent and self.urgent_until == len(self.asked)
+            filling = all._filling(is_urgent)
+            if filling is None:
+                return at
+            filling._put(task.known, PyBytes_FromStringAndSize(said + span.hole, span.hole_end - span.hole), head.actor, self)
             self.asked.append(task)
+            self.urgent_until += is_urgent
             at = end + head.length
         return at
 
@@ -242,21 +259,25 @@ cdef class Lane:
         """The turn of the oldest open request is durable."""
         cdef Recognised task = self.asked[self.told_until]
         self.all._look_up()
-        self.told_until += 1
+        self._tell_one()
         error = reply.refused.get(index) if reply.refused else None
         self.out.append(self._accepted(task, reply, index) if error is None else self.all.refusal(error))
 
     def failed(self, error):
         """Nobody will know any more what became of the oldest open request."""
         self.all._look_up()
-        self.told_until += 1
+        self._tell_one()
         self.out.append(self.all.refusal(error))
+
+    cdef void _tell_one(self) noexcept:
+        self.told_until += 1
+        self.urgent_until = max(self.urgent_until, self.told_until)
 
     def told(self):
         """All of this turn has been said."""
         if self.told_until == len(self.asked):
             self.asked.clear()
-            self.told_until = 0
+            self.told_until = self.urgent_until = 0
         data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
         self.out.clear()
         self.said_s = self.all.now_s

@@ -39,8 +39,8 @@ class Taker(Protocol):
     async def submit(self, item: Submit | Bundle | Array | SubmitGraph, tasks: int) -> Any:
         """Submit that many tasks; the answer, once it is durable."""
 
-    def filling(self) -> Filling:
-        """A bundle for single tasks that may grow; their askers are answered."""
+    def filling(self, is_urgent: bool) -> Filling:
+        """A bundle for single tasks that may grow, those of the immediate lane or others; their askers are answered."""
 
 
 class Desk:

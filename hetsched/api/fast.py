@@ -49,13 +49,13 @@ class Counter(Singles):
     def may(self, token: Token, task: Recognised) -> bool:
         return may_submit(token, task.known.task)
 
-    def open(self) -> Filling | None:
+    def open(self, is_urgent: bool) -> Filling | None:
         taker: Taker | None = self.desk.taker
         if taker is None:
             return None
         self._taker = taker
         try:
-            return taker.filling()
+            return taker.filling(is_urgent)
         except HetschedError:
             return None
 

@@ -31,7 +31,7 @@ from hetsched.daemon.tuner import Tuner
 from hetsched.daemon.turns import Taken, TurnLoop
 from hetsched.errors import Problem, Unavailable
 from hetsched.metrics import Metrics
-from hetsched.model import State
+from hetsched.model import State, Task
 from hetsched.scheduler import Scheduler
 from hetsched.scheduler.cells.letters import Letter
 from hetsched.scheduler.lifecycle import STATE_OF_CODE
@@ -91,6 +91,7 @@ class Daemon:
             "" if safe is None else safe.refusal,
         )
         self.filling = self.turns.filling
+        self._immediate = frozenset(config.lanes.immediate)
         batch = config.batch
         self.tuner = Tuner(batch.latency, min(batch.min_wait, batch.max_wait), batch.max_wait)
         self._flushes = 0
@@ -121,7 +122,16 @@ class Daemon:
         self._refuse_if_full()
         if isinstance(item, Bundle) and item.single:  # from a front end
             self.turns.inbox.fast_total += tasks
-        return await self.turns.ask(item, tasks=tasks)
+        return await self.turns.ask(item, tasks=tasks, is_urgent=self._is_urgent(item))
+
+    def _is_urgent(self, item: Input) -> bool:
+        """All of it is the immediate lane's."""
+        if isinstance(item, Submit):
+            items = item.submission.items
+            return len(items) == 1 and isinstance(items[0], Task) and items[0].qos in self._immediate
+        if isinstance(item, Bundle):
+            return all(known.task.qos in self._immediate for known in item.known)
+        return False
 
     def _refuse_if_full(self) -> None:
         if refusal := self.store.refusal():

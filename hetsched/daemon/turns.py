@@ -27,9 +27,14 @@ if TYPE_CHECKING:
     from hetsched._scan import Asker
 
 IN_FLIGHT = 4
+"""Appends on their way at once. More would only lengthen the tail: the server fsyncs once per round of its loop anyway."""
+
 MOST_WAITING = 64
 """Turns without facts that wait behind one that is not durable yet; more would fill the memory while the store is away."""
-"""Appends on their way at once. More would only lengthen the tail: the server fsyncs once per round of its loop anyway."""
+
+BESIDE_URGENT, CALM_S = 2, 1.0
+"""So many while the immediate lane was asked for within the last second: an urgent task's frame waits for those before it. One more may
+always be its own."""
 
 REST_S, LONGEST_SLEEP_S = 0.001, 3600.0
 """Bounds of a sleep before a turn without inputs: a wake time that stays in the past must not cost a core, and one in the year 9999
@@ -53,7 +58,7 @@ READ_PATIENCE_S = 10.0
 class Steps(Protocol):
     """What the loop needs of the scheduler."""
 
-    def step(self, inputs: list[Input], now_ns: int) -> Turn: ...
+    def step(self, inputs: list[Input], now_ns: int, *, only_urgent: bool = False) -> Turn: ...
 
     def wake_ns(self) -> int | None: ...
 
@@ -107,7 +112,10 @@ class TurnLoop:
         self._last_ticket = 0
         self._due = asyncio.Event()
         self._pressed = asyncio.Event()
-        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._in_flight = 0  # turns that hold a slot: appends on their way
+        self._moved = asyncio.Event()  # one has come back, or something urgent was asked
+        self._was_urgent = False  # the last turn took nothing else
+        self._urgent_s = -CALM_S  # when something urgent was asked last
         self._leaving: asyncio.Queue[Taken | None] = asyncio.Queue()
         self._unreleased: deque[Taken] = deque()
         self._closing = False
@@ -123,10 +131,10 @@ class TurnLoop:
         self.inbox.put(item)
         self._wake()
 
-    async def ask(self, item: Input, *, tasks: int | None = None) -> Any:
+    async def ask(self, item: Input, *, tasks: int | None = None, is_urgent: bool = False) -> Any:
         """Into the next turn; the answer's value once that turn is durable. A Problem among the answers is raised.
 
-        `tasks`: it is a submission of that many, which a full inbox refuses with TooBusy.
+        `tasks`: it is a submission of that many, which a full inbox refuses with TooBusy; `is_urgent`: to the immediate lane.
         """
         self._refuse_if_over()
         ticket, answer = self._new_ticket()
@@ -135,23 +143,23 @@ class TurnLoop:
             if tasks is None:
                 self.inbox.put(item)
             else:
-                self.inbox.put_tasks(item, tasks)
-            self._wake()
+                self.inbox.put_tasks(item, tasks, is_urgent=is_urgent)
+            self._wake(is_urgent)
             return await answer
         finally:
             self._tickets.pop(ticket, None)
 
-    def filling(self) -> Filling:
+    def filling(self, is_urgent: bool = False) -> Filling:
         """A bundle for single tasks, of the next turn, that may grow; its askers are answered once it is durable. Raises TooBusy and
         Unavailable as `ask` does."""
         self._refuse_if_over()
-        filling = self.inbox.filling
-        if filling is None or not filling.may_grow:
+        filling = self.inbox.filling(is_urgent=is_urgent)
+        if filling is None:
             self._admit()
             self._last_ticket += 1
-            filling = self.inbox.fill(self._last_ticket)
+            filling = self.inbox.fill(self._last_ticket, is_urgent=is_urgent)
             self._askers[self._last_ticket] = filling.askers
-            self._wake()
+            self._wake(is_urgent)
         return filling
 
     async def settled(self) -> None:
@@ -209,12 +217,21 @@ class TurnLoop:
                 await asyncio.sleep(LINGER_S)
             elif self._heard >= LEAST_HEARD and self.inbox.is_hearsay:
                 await self._linger()
-            await self._slots.acquire()
+            await self._until_slot()
             if self._closing and not self.inbox:
                 self._leaving.put_nowait(None)
                 return
             self._take_turn()
             await asyncio.sleep(0)
+
+    async def _until_slot(self) -> None:
+        """Until another append may be on its way."""
+        while self._in_flight >= (IN_FLIGHT + 1 if self.inbox.has_urgent else self._usual_slots()):
+            self._moved.clear()
+            await self._moved.wait()
+
+    def _usual_slots(self) -> int:
+        return BESIDE_URGENT if time.monotonic() - self._urgent_s < CALM_S else IN_FLIGHT
 
     async def _until_due(self) -> None:
         if self.inbox or self._closing:
@@ -231,8 +248,11 @@ class TurnLoop:
         finally:
             timer.cancel()
 
-    def _wake(self) -> None:
+    def _wake(self, is_urgent: bool = False) -> None:
         self._due.set()
+        if is_urgent:
+            self._urgent_s = time.monotonic()
+            self._moved.set()
         if self._closing or not self.inbox.is_hearsay:
             self._pressed.set()
 
@@ -247,15 +267,17 @@ class TurnLoop:
 
     def _take_turn(self) -> None:
         loop = asyncio.get_running_loop()
-        self._crowd, self._heard = self.inbox.singles(), self.inbox.heard
-        inputs = self.inbox.take()
+        is_full = self._in_flight >= self._usual_slots()
+        self._was_urgent = only_urgent = self.inbox.has_urgent and (is_full or not self._was_urgent)
+        self._crowd = self.inbox.singles()
+        self._heard = self._heard if only_urgent else self.inbox.heard
+        inputs = self.inbox.take(only_urgent=only_urgent)
         began_s, began_cpu_s = time.monotonic(), time.thread_time()
-        turn = self.scheduler.step(inputs, self.clock.now_ns())
+        turn = self.scheduler.step(inputs, self.clock.now_ns(), only_urgent=only_urgent)
         cpu_s = time.thread_time() - began_cpu_s
         confirmed = asyncio.ensure_future(self.journal.append(turn.facts)) if turn.facts else None
         holds_slot = confirmed is not None or len(self._unreleased) >= MOST_WAITING
-        if not holds_slot:
-            self._slots.release()
+        self._in_flight += holds_slot
         taken = Taken(turn, len(inputs), confirmed, loop.create_future(), began_s, time.monotonic(), cpu_s, holds_slot)
         self._unreleased.append(taken)
         self._leaving.put_nowait(taken)
@@ -268,7 +290,8 @@ class TurnLoop:
             if taken.confirmed is not None:
                 await taken.confirmed
             if taken.holds_slot:
-                self._slots.release()
+                self._in_flight -= 1
+                self._moved.set()
             for reply in taken.turn.replies:
                 self._answer(reply)
             self._release(taken)

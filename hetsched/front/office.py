@@ -33,7 +33,7 @@ class Office:
         self._line = line
         self._numbers: dict[int, int] = {}  # identity of a Known → its number, which keeps it alive
         self._kept: list[Known] = []
-        self._filling: Filling | None = None
+        self._fillings: dict[bool, Filling | None] = {False: None, True: None}  # by whether it is urgent
         self._askers: dict[int, tuple[list[Asker], list[bytes]]] = {}
         self._waiting: dict[int, tuple[asyncio.Future[Any], list[bytes]]] = {}
         self._last_ticket = 0
@@ -41,20 +41,19 @@ class Office:
 
     # ------------------------------------------------------------------ asking
 
-    def filling(self) -> Filling:
+    def filling(self, is_urgent: bool) -> Filling:
         """As `TurnLoop.filling`; the bundle leaves when everybody whose bytes are there has been read."""
-        filling = self._filling
+        filling = self._fillings[is_urgent]
         if filling is None or not filling.may_grow:
-            self._send_filling()
+            self._send_filling(is_urgent)
             self._last_ticket += 1
-            filling = self._filling = Filling(singles_bundle(self._last_ticket), MOST_IN_BUNDLE)
+            filling = self._fillings[is_urgent] = Filling(singles_bundle(self._last_ticket), MOST_IN_BUNDLE)
             self._askers[self._last_ticket] = filling.askers, filling.bundle.ids
-            asyncio.get_running_loop().call_soon(self._send_filling)
+            asyncio.get_running_loop().call_soon(self._send_filling, is_urgent)
         return filling
 
     async def submit(self, item: Submit | Bundle | Array | SubmitGraph, tasks: int) -> Any:
         """As `Daemon.submit`."""
-        self._send_filling()
         self._last_ticket += 1
         ticket = self._last_ticket
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -74,8 +73,8 @@ class Office:
         finally:
             self._waiting.pop(ticket, None)
 
-    def _send_filling(self) -> None:
-        filling, self._filling = self._filling, None
+    def _send_filling(self, is_urgent: bool) -> None:
+        filling, self._fillings[is_urgent] = self._fillings[is_urgent], None
         if filling is not None:
             filling.seal()
             if not filling.askers:

@@ -98,6 +98,7 @@ class Scheduler:
         self.changes = 0
         self._offset = 0
         self._unfinished = 0  # levels, a bit each, whose decision stopped at `most_placed`
+        self._is_put_off = False  # the last turn was for urgent tasks only
         self._follow = Follow(self.world)
         self._due = Due(self.world)
         self._submissions = Submissions(self.world)
@@ -153,8 +154,9 @@ class Scheduler:
 
     # -- the turn
 
-    def step(self, inputs: Sequence[Input], now_ns: int) -> Turn:
-        """Hear the inputs in order, do what is due at `now_ns` (never earlier than the last turn's), decide, answer."""
+    def step(self, inputs: Sequence[Input], now_ns: int, *, only_urgent: bool = False) -> Turn:
+        """Hear the inputs in order, do what is due at `now_ns` (never earlier than the last turn's), decide, answer. `only_urgent`: the batch
+        lane waits for the next turn, which has to follow."""
         self._begin(now_ns)
         heard = False
         for asked in inputs:
@@ -170,7 +172,7 @@ class Scheduler:
         self._measuring.steer()
         self.conductor.review()
         self._drain()
-        self._decide()
+        self._decide(only_urgent)
         self._submissions.answer()
         self._bundles.answer()
         self._forget_old()  # after the answers: what ended in the turn of its submission is still told
@@ -178,7 +180,7 @@ class Scheduler:
 
     def wake_ns(self) -> int | None:
         """When `step([])` next has something to do; None = only an input can change anything."""
-        if self._unfinished:
+        if self._unfinished or self._is_put_off:
             return self.world.now_ns
         dues = (self.world.timers.next_ns(), self.window.due_ns(), self.core.next_ns())
         return min((due_ns for due_ns in dues if due_ns is not None), default=None)
@@ -211,7 +213,7 @@ class Scheduler:
                     self.books.record(fact)
                     self._follow.fact(fact)
 
-    def _decide(self) -> None:
+    def _decide(self, only_urgent: bool) -> None:
         """Immediate lane in this very turn, batch lane when its window is full or over."""
         world = self.world
         if self._pricer is not None:
@@ -222,6 +224,10 @@ class Scheduler:
         unfinished, self._unfinished = self._unfinished, 0
         if (changed or unfinished & self._immediate) and self.core.waiting(self._immediate):
             self._place(self._immediate)
+        self._is_put_off = only_urgent
+        if only_urgent:  # what has arrived and what has changed is still to be told to the batch lane
+            self._unfinished |= unfinished & self._batch
+            return
         waiting = self.core.waiting(self._batch)
         self.window.gather(world.arrived, world.capacity_changed, waiting, world.now_ns)
         world.arrived, world.capacity_changed = 0, False

@@ -26,7 +26,7 @@ class FakeScheduler:
         self.seq = 0
         self.fail: Exception | None = None
 
-    def step(self, inputs: list[Input], now_ns: int) -> Turn:
+    def step(self, inputs: list[Input], now_ns: int, *, only_urgent: bool = False) -> Turn:
         if self.fail is not None:
             raise self.fail
         self.steps.append(inputs)

@@ -23,7 +23,7 @@ def kind(**more: object) -> Known:
 
 
 def ask(loop: TurnLoop, known: Known, ident: bytes, actor: str, client: Client) -> None:
-    loop.filling().add(known, ident, actor, client, known.task.qos is Qos.critical)
+    loop.filling(known.task.qos is Qos.critical).add(known, ident, actor, client)
 
 
 class Client:
