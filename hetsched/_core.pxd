@@ -24,11 +24,10 @@ cdef extern from "_core/leaves.h" nogil:
         float whole, top, milli, per_device
 
     ctypedef struct LeafMix:
-        int32_t[32] whole, parts, part
-        double[32] cpu, memory, weight
+        int32_t[32] whole, parts, part, weight, cpu
+        double[32] memory
         double[33] memory_most
-        uint8_t[32] class_of
-        double total
+        int64_t total
         int32_t size, kind
         uint8_t is_plain
 
@@ -44,7 +43,7 @@ cdef extern from "_core/leaves.h" nogil:
     void leaf_state(const LeafMix* mix, const LeafNode* node, LeafState* state) noexcept
     void leaf_fragments(const LeafColumns* columns, const LeafNode* node, const LeafMix* mix, const LeafState* state, LeafOutcome* outcomes,
                         uint64_t stamp, uint8_t* leaf) noexcept
-    void leaf_family(const uint8_t* cells, uint8_t* best) noexcept
+    void leaf_write(uint8_t** cells, int depth, uint32_t node, const uint8_t* leaf) noexcept
 
 
 cdef enum:

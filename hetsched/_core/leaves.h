@@ -14,7 +14,7 @@
 
 /* The wider vectors of newer machines, chosen when the module is loaded. */
 #if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
-#define WIDE __attribute__((target_clones("arch=x86-64-v3", "default")))
+#define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define WIDE
 #endif
@@ -117,19 +117,46 @@ WIDE static void leaf_bytes(const LeafColumns *columns, const LeafNode *node, co
     }
 }
 
+static inline int leaf_is(const uint8_t *cell, const uint8_t *other)
+{
+    uint8_t differs = 0;
+    for (int at = 0; at < LEAF_COLUMNS; at++)
+        differs |= cell[at] ^ other[at];
+    return differs == 0;
+}
+
+/* The leaf of a node in a tree whose cells have 8 children, leaves first, and its ancestors, until one stays as it is: a parent is the byte-wise
+ * maximum of its children. */
+WIDE static void leaf_write(uint8_t **cells, int depth, uint32_t node, const uint8_t *leaf)
+{
+    uint8_t best[LEAF_COLUMNS], *cell = cells[0] + (size_t) node * LEAF_COLUMNS;
+    memcpy(best, leaf, LEAF_COLUMNS);
+    for (int level = 1; !leaf_is(cell, best); level++) {
+        memcpy(cell, best, LEAF_COLUMNS);
+        if (level == depth)
+            return;
+        node /= 8;
+        const uint8_t *family = cells[level - 1] + (size_t) node * 8 * LEAF_COLUMNS;
+        memcpy(best, family, LEAF_COLUMNS);
+        for (int child = 1; child < 8; child++)
+            for (int at = 0; at < LEAF_COLUMNS; at++)
+                best[at] = family[child * LEAF_COLUMNS + at] > best[at] ? family[child * LEAF_COLUMNS + at] : best[at];
+        cell = cells[level] + (size_t) node * LEAF_COLUMNS;
+    }
+}
+
 /* ---------------------------------------------------------------- fragment: what is free and of no use to the mix (see fragment.pxi) */
 
-/* The mix, if its shapes are plain and ask for one kind. */
+/* The mix, if its shapes are plain and ask for one kind: by shape, least cores first; what lies behind the last is 0. */
 typedef struct {
-    int32_t whole[LEAF_MIX];         /* by class (equal asks): devices wanted wholly free */
-    int32_t parts[LEAF_MIX];         /* likewise: parts */
-    int32_t part[LEAF_MIX];          /* likewise: milli of each; more than a device has if there are none */
-    double cpu[LEAF_MIX];            /* by shape, least cores first: millicores; those behind the last ask for more than anybody has */
-    double memory[LEAF_MIX];         /* likewise: bytes */
-    double weight[LEAF_MIX];         /* likewise: times asked */
+    int32_t whole[LEAF_MIX];         /* devices wanted wholly free */
+    int32_t parts[LEAF_MIX];         /* parts of others */
+    int32_t part[LEAF_MIX];          /* milli of each; more than a device has if there are none */
+    int32_t weight[LEAF_MIX];        /* times asked */
+    int32_t cpu[LEAF_MIX];           /* millicores */
+    double memory[LEAF_MIX];         /* bytes */
     double memory_most[LEAF_MIX + 1]; /* bytes, the most that one of the first so many asks for */
-    uint8_t class_of[LEAF_MIX];      /* likewise: class */
-    double total;                    /* sum of the weights */
+    int64_t total;                   /* sum of the weights */
     int32_t size;                    /* shapes */
     int32_t kind;                    /* -1: nobody asks for any */
     uint8_t is_plain;                /* 0: nothing of this holds */
@@ -137,53 +164,51 @@ typedef struct {
 
 /* What the mix makes of one node as it is. */
 typedef struct {
-    int32_t usable[LEAF_MIX];        /* by class: milli of devices that can hold a part or a whole */
-    int32_t room[LEAF_MIX];          /* by class: devices, partly used, with room for a part */
+    int32_t usable[LEAF_MIX];        /* by shape: milli of devices that can hold a part or a whole */
+    int32_t room[LEAF_MIX];          /* by shape: devices, partly used, with room for a part */
     int32_t whole;                   /* devices that nobody uses */
     int32_t milli;                   /* free in all */
     int32_t count;                   /* of `shares` */
     int32_t shares[64];              /* milli free of each device */
-    double lost;                     /* the fragment x total */
+    int64_t lost;                    /* the fragment x total */
 } LeafState;
 
 /* What the mix makes of it once the devices of one class of columns are taken. */
 typedef struct {
     uint64_t stamp;                  /* the node that this is of */
-    double all;                      /* milli that stay free x total */
-    double gain[LEAF_MIX + 1];       /* milli x weight that the first so many of the mix can use */
+    int64_t all;                     /* milli that stay free x total */
+    int64_t gain[LEAF_MIX + 1];      /* milli x weight that the first so many of the mix can use */
 } LeafOutcome;
 
 /* `whole` devices and one part of a device that has `from` free are taken (0: no part). */
 WIDE static void leaf_outcome(const LeafMix *mix, const LeafState *state, int32_t whole, int32_t part, int32_t from, LeafOutcome *outcome)
 {
     int32_t taken = whole + (part > 0 && from == 1000), left = part > 0 ? from - part : 0, beside = part > 0 && from < 1000 ? from : 0;
-    int32_t still = state->whole - taken, value[LEAF_MIX];
+    int32_t still = state->whole - taken;
+    int64_t gain[LEAF_MIX], sum = 0;
     for (int at = 0; at < LEAF_MIX; at++) {
         int32_t before = beside >= mix->part[at], after = left >= mix->part[at];
         int32_t usable = state->usable[at] - 1000 * taken - (-before & beside) + (-after & left);
         int32_t room = state->room[at] - before + after;
         int32_t holds = (still >= mix->whole[at]) & (room + still - mix->whole[at] >= mix->parts[at]);
-        value[at] = -holds & usable;
+        gain[at] = (int64_t) (-holds & usable) * mix->weight[at];
     }
     outcome->all = mix->total * (state->milli - 1000 * whole - part);
-    outcome->gain[0] = 0;
-    for (int at = 0; at < mix->size; at++)
-        outcome->gain[at + 1] = outcome->gain[at] + mix->weight[at] * value[mix->class_of[at]];
+    for (int at = 0; at < LEAF_MIX; at++) {
+        outcome->gain[at] = sum;
+        sum += gain[at];
+    }
+    outcome->gain[LEAF_MIX] = sum;
 }
 
-/* The fragment x total with so much cpu and memory left. */
-static inline double leaf_lost(const LeafMix *mix, const LeafOutcome *outcome, double cpu_left, double memory_left)
+/* The fragment x total where the cores that are left suffice for the first `fits` of the mix. */
+static inline int64_t leaf_lost(const LeafMix *mix, const LeafOutcome *outcome, int32_t fits, double memory_left)
 {
-    int fits = 0;                    /* how many of the mix the cores suffice for */
-    for (int step = 16; step > 0; step >>= 1)
-        fits += mix->cpu[fits + step - 1] <= cpu_left ? step : 0;
-    fits += mix->cpu[fits < LEAF_MIX ? fits : LEAF_MIX - 1] <= cpu_left && fits < LEAF_MIX;
+    int64_t gain = 0;
     if (memory_left >= mix->memory_most[fits])
         return outcome->all - outcome->gain[fits];
-    double gain = 0;
     for (int at = 0; at < fits; at++)
-        if (mix->memory[at] <= memory_left)
-            gain += outcome->gain[at + 1] - outcome->gain[at];
+        gain += -(int64_t) (mix->memory[at] <= memory_left) & (outcome->gain[at + 1] - outcome->gain[at]);
     return outcome->all - gain;
 }
 
@@ -207,48 +232,55 @@ WIDE static void leaf_state(const LeafMix *mix, const LeafNode *node, LeafState 
     for (int at = 0; at < LEAF_MIX; at++)
         state->usable[at] += 1000 * state->whole;
     leaf_outcome(mix, state, 0, 0, 0, &as_it_is);
-    state->lost = leaf_lost(mix, &as_it_is, node->cpu_free, node->memory_free);
+    int32_t fits = 0;
+    for (int at = 0; at < mix->size; at++)
+        fits += mix->cpu[at] <= node->cpu_free;
+    state->lost = leaf_lost(mix, &as_it_is, fits, node->memory_free);
 }
 
 /* Bytes that are not 0 get the score of fragment_score. `outcomes`: by class of columns, those of another stamp are computed. */
 WIDE static void leaf_fragments(const LeafColumns *columns, const LeafNode *node, const LeafMix *mix, const LeafState *state,
                                 LeafOutcome *outcomes, uint64_t stamp, uint8_t *leaf)
 {
+    const double total = (double) mix->total;
+    int32_t byte[LEAF_COLUMNS], left[LEAF_COLUMNS], fits[LEAF_COLUMNS] = {0};
     double lost[LEAF_COLUMNS];
-    int32_t byte[LEAF_COLUMNS];
+    for (int at = 0; at < LEAF_COLUMNS; at++) {
+        double cpu_left = node->cpu_free - columns->cpu[at];
+        left[at] = (int32_t) (cpu_left > -1 ? cpu_left : -1);
+    }
+    for (int shape = 0; shape < mix->size; shape++)
+        for (int at = 0; at < LEAF_COLUMNS; at++)
+            fits[at] += left[at] >= mix->cpu[shape];
     for (int at = 0; at < LEAF_COLUMNS; at++) {
         LeafOutcome *outcome = &outcomes[columns->outcome[at]];
-        lost[at] = state->lost;
-        if (leaf[at] == 0)
-            continue;
-        if (outcome->stamp != stamp) {
+        if ((leaf[at] != 0) & (outcome->stamp != stamp)) {
             int32_t from = 1000, part = (int32_t) columns->part[at];
             for (int device = 0; device < state->count; device++)
-                if (state->shares[device] >= part && state->shares[device] < from)
-                    from = state->shares[device];
+                from = state->shares[device] >= part && state->shares[device] < from ? state->shares[device] : from;
             outcome->stamp = stamp;
             leaf_outcome(mix, state, (int32_t) columns->whole[at], part, from, outcome);
         }
-        lost[at] = leaf_lost(mix, outcome, node->cpu_free - columns->cpu[at], node->memory_free - columns->memory[at]);
+    }
+    for (int at = 0; at < LEAF_COLUMNS; at++) { /* of those that do not fit it is of no use, and of some other node */
+        const LeafOutcome *outcome = &outcomes[columns->outcome[at]];
+        double memory_left = node->memory_free - columns->memory[at];
+        int64_t after = outcome->all - outcome->gain[fits[at]];
+        if ((leaf[at] != 0) & (memory_left < mix->memory_most[fits[at]]))
+            after = leaf_lost(mix, outcome, fits[at], memory_left);
+        lost[at] = (double) (after - state->lost);
     }
     for (int at = 0; at < LEAF_COLUMNS; at++) {
-        int32_t added = (int32_t) ((lost[at] - state->lost) / mix->total) + 2560;
-        added = added < 0 ? 0 : added > 5119 ? 5119 : added;
+        double added_milli = lost[at] / total;
+        added_milli = added_milli < -2560 ? -2560 : added_milli;
+        added_milli = added_milli > 2559 ? 2559 : added_milli;
+        int32_t added = (int32_t) added_milli + 2560;
         int32_t span = 1 + (int32_t) (columns->kind[at] < 0 ? node->steps_bare : node->steps);
         int32_t score = (127 - (added * 52429 >> 21)) * span >> 7; /* added / 40, for added below 43,690 */
         byte[at] = score < span - 1 ? score : span - 1;
     }
     for (int at = 0; at < LEAF_COLUMNS; at++)
         leaf[at] += leaf[at] != 0 ? (uint8_t) byte[at] : 0;
-}
-
-/* The parents of a leaf: byte-wise maximum of a family of 8 cells. */
-static inline void leaf_family(const uint8_t *cells, uint8_t *best)
-{
-    memcpy(best, cells, LEAF_COLUMNS);
-    for (int child = 1; child < 8; child++)
-        for (int at = 0; at < LEAF_COLUMNS; at++)
-            best[at] = cells[child * LEAF_COLUMNS + at] > best[at] ? cells[child * LEAF_COLUMNS + at] : best[at];
 }
 
 #endif

@@ -6,6 +6,10 @@
 #
 # Promises: the same byte as score_byte, always (check_trees compares); what is copied from shapes and mix is copied again when they change.
 
+cdef enum:
+    MOST_CPU = 1 << 30         # millicores: more than fit in 31 bits go one by one
+
+
 cdef inline int plain_preset(Tables* t) noexcept nogil:
     """LEAF_*; -1: this preset goes one by one."""
     if t.policy == POLICY_PACK_:
@@ -76,41 +80,35 @@ cdef void copy_mix(Tables* t) noexcept nogil:
     """The mix as leaves.h reads it, least cores first. After index_mix."""
     cdef LeafMix* mix = &t.leaf_mix
     cdef AskRecord* ask
-    cdef uint32_t at, place, first
+    cdef uint32_t at, place, moved
+    cdef uint32_t sorted_[MIX_SHAPES]
     memset(mix, 0, sizeof(LeafMix))
     mix.kind = -1
     mix.size = <int32_t> t.mix_size
-    mix.total = <double> t.mix_total
+    mix.total = t.mix_total
     mix.is_plain = t.mix_total < 1 << 30
-    for at in range(COLUMNS):
-        mix.cpu[at] = 1e300
-        mix.part[at] = 1001
-    for at in range(t.mix_classes):
-        first = t.mix_first[at]
-        ask = &t.shapes[first].asks[0]
-        if mix.kind < 0:
-            mix.kind = ask.kind
-        mix.is_plain &= t.shapes[first].ask_count == 1 and ask.models == 0 and ask.memory_bytes == 0 and ask.kind == mix.kind
-        mix.whole[at], mix.parts[at] = ask.whole, ask.parts
-        if ask.parts > 0:
-            mix.part[at] = ask.part_milli
     for at in range(t.mix_size):
         place = at
-        while place > 0 and mix.cpu[place - 1] > t.mix_cpu[at]:
-            mix.cpu[place], mix.memory[place] = mix.cpu[place - 1], mix.memory[place - 1]
-            mix.weight[place], mix.class_of[place] = mix.weight[place - 1], mix.class_of[place - 1]
+        while place > 0 and t.mix_cpu[sorted_[place - 1]] > t.mix_cpu[at]:
+            sorted_[place] = sorted_[place - 1]
             place -= 1
-        mix.cpu[place], mix.memory[place] = <double> t.mix_cpu[at], <double> t.mix_memory[at]
-        mix.weight[place], mix.class_of[place] = <double> t.mix_weight[at], t.mix_class[at]
-    for at in range(COLUMNS):
-        mix.memory_most[at + 1] = max(mix.memory_most[at], mix.memory[at])
+        sorted_[place] = at
+    for place in range(t.mix_size):
+        at = sorted_[place]
+        ask = &t.shapes[t.mix[at]].asks[0]
+        if mix.kind < 0:
+            mix.kind = ask.kind
+        mix.is_plain &= t.shapes[t.mix[at]].ask_count == 1 and ask.models == 0 and ask.memory_bytes == 0 and ask.kind == mix.kind and t.mix_cpu[at] < MOST_CPU
+        mix.whole[place], mix.parts[place], mix.part[place] = ask.whole, ask.parts, ask.part_milli if ask.parts > 0 else 1001
+        mix.weight[place], mix.cpu[place], mix.memory[place] = <int32_t> t.mix_weight[at], <int32_t> t.mix_cpu[at], <double> t.mix_memory[at]
+        mix.memory_most[place + 1] = max(mix.memory_most[place], mix.memory[place])
 
 
 # ---------------------------------------------------------------- one node
 
-cdef bint is_plain_node(Tables* t, NodeView* view) noexcept nogil:
+cdef bint is_plain_node(Tables* t, NodeRecord* node, NodeView* view) noexcept nogil:
     """Nothing on it is lent or short, and the mix can make something of it side by side."""
-    if lends(t) or view.is_short or plain_preset(t) < 0:
+    if lends(t) or view.is_short or node.cpu_free >= MOST_CPU or plain_preset(t) < 0:
         return False
     return t.policy != POLICY_FRAGMENT_ or (t.leaf_mix.is_plain and t.sharers_most == 0 and (view.kinds == 0 or (view.kinds == 1 and view.kind[0] == t.leaf_mix.kind)))
 

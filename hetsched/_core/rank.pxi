@@ -126,21 +126,6 @@ cdef void fill_column(Tables* t, uint32_t slot) noexcept nogil:
             cell_of(tree, level, at)[column] = best
 
 
-cdef void raise_cells(Tables* t, TreeRecord* tree, uint32_t node) noexcept nogil:
-    """The leaf changed: its ancestors, until one stays as it is."""
-    cdef uint8_t best[COLUMNS]
-    cdef uint8_t* cell
-    cdef uint32_t at = node
-    cdef int level
-    for level in range(1, <int> t.tree_depth):
-        at = at // FAN_OUT
-        leaf_family(cell_of(tree, level - 1, at * FAN_OUT), best)
-        cell = cell_of(tree, level, at)
-        if memcmp(cell, best, COLUMNS) == 0:
-            return
-        memcpy(cell, best, COLUMNS)
-
-
 cdef void odd_bytes(Tables* t, TreeRecord* tree, uint32_t odd, uint32_t node, NodeView* view, uint8_t* leaf) noexcept nogil:
     """Of these columns, one by one; most shapes lack something on most nodes."""
     cdef int64_t cpu_most = t.nodes[node].cpu_free + t.nodes[node].cpu_extra
@@ -168,7 +153,7 @@ cdef void refresh_node(Tables* t, uint32_t node) noexcept nogil:
     cdef bint is_plain = False, by_fragment = False
     if takes:
         view_node(t, node, &view)
-        is_plain = is_plain_node(t, &view)
+        is_plain = is_plain_node(t, &t.nodes[node], &view)
     if is_plain:
         view_leaf(t, &t.nodes[node], &view, &plain)
         by_fragment = t.policy == POLICY_FRAGMENT_ and t.mix_total > 0 and t.nodes[node].device_count > 0
@@ -187,9 +172,7 @@ cdef void refresh_node(Tables* t, uint32_t node) noexcept nogil:
             odd_bytes(t, tree, tree.odd, node, &view, leaf)
         elif takes:
             odd_bytes(t, tree, 0xFFFFFFFFU, node, &view, leaf)
-        if memcmp(leaf, cell_of(tree, 0, node), COLUMNS) != 0:
-            memcpy(cell_of(tree, 0, node), leaf, COLUMNS)
-            raise_cells(t, tree, node)
+        leaf_write(tree.cells, <int> t.tree_depth, node, leaf)
 
 
 cdef int mark(Tables* t, uint32_t node) except -1 nogil:
