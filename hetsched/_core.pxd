@@ -26,7 +26,6 @@ cdef extern from "_core/leaves.h" nogil:
     ctypedef struct LeafMix:
         int32_t[32] whole, parts, part, weight, cpu
         double[32] memory
-        double[33] memory_most
         int64_t total
         int32_t size, kind
         uint8_t is_plain

@@ -155,7 +155,6 @@ typedef struct {
     int32_t weight[LEAF_MIX];        /* times asked */
     int32_t cpu[LEAF_MIX];           /* millicores */
     double memory[LEAF_MIX];         /* bytes */
-    double memory_most[LEAF_MIX + 1]; /* bytes, the most that one of the first so many asks for */
     int64_t total;                   /* sum of the weights */
     int32_t size;                    /* shapes */
     int32_t kind;                    /* -1: nobody asks for any */
@@ -170,6 +169,7 @@ typedef struct {
     int32_t milli;                   /* free in all */
     int32_t count;                   /* of `shares` */
     int32_t shares[64];              /* milli free of each device */
+    double memory_most[LEAF_MIX + 1]; /* bytes, the most that one of the first so many asks for, of those that find their devices */
     int64_t lost;                    /* the fragment x total */
 } LeafState;
 
@@ -202,11 +202,9 @@ WIDE static void leaf_outcome(const LeafMix *mix, const LeafState *state, int32_
 }
 
 /* The fragment x total where the cores that are left suffice for the first `fits` of the mix. */
-static inline int64_t leaf_lost(const LeafMix *mix, const LeafOutcome *outcome, int32_t fits, double memory_left)
+static int64_t leaf_lost(const LeafMix *mix, const LeafOutcome *outcome, int32_t fits, double memory_left)
 {
     int64_t gain = 0;
-    if (memory_left >= mix->memory_most[fits])
-        return outcome->all - outcome->gain[fits];
     for (int at = 0; at < fits; at++)
         gain += -(int64_t) (mix->memory[at] <= memory_left) & (outcome->gain[at + 1] - outcome->gain[at]);
     return outcome->all - gain;
@@ -233,6 +231,12 @@ WIDE static void leaf_state(const LeafMix *mix, const LeafNode *node, LeafState 
         state->usable[at] += 1000 * state->whole;
     leaf_outcome(mix, state, 0, 0, 0, &as_it_is);
     int32_t fits = 0;
+    double most = 0;
+    for (int at = 0; at < LEAF_MIX; at++) { /* who finds no devices now finds none once some are taken */
+        state->memory_most[at] = most;
+        most = as_it_is.gain[at + 1] > as_it_is.gain[at] && mix->memory[at] > most ? mix->memory[at] : most;
+    }
+    state->memory_most[LEAF_MIX] = most;
     for (int at = 0; at < mix->size; at++)
         fits += mix->cpu[at] <= node->cpu_free;
     state->lost = leaf_lost(mix, &as_it_is, fits, node->memory_free);
@@ -266,7 +270,7 @@ WIDE static void leaf_fragments(const LeafColumns *columns, const LeafNode *node
         const LeafOutcome *outcome = &outcomes[columns->outcome[at]];
         double memory_left = node->memory_free - columns->memory[at];
         int64_t after = outcome->all - outcome->gain[fits[at]];
-        if ((leaf[at] != 0) & (memory_left < mix->memory_most[fits[at]]))
+        if ((leaf[at] != 0) & (memory_left < state->memory_most[fits[at]]))
             after = leaf_lost(mix, outcome, fits[at], memory_left);
         lost[at] = (double) (after - state->lost);
     }

@@ -101,7 +101,6 @@ cdef void copy_mix(Tables* t) noexcept nogil:
         mix.is_plain &= t.shapes[t.mix[at]].ask_count == 1 and ask.models == 0 and ask.memory_bytes == 0 and ask.kind == mix.kind and t.mix_cpu[at] < MOST_CPU
         mix.whole[place], mix.parts[place], mix.part[place] = ask.whole, ask.parts, ask.part_milli if ask.parts > 0 else 1001
         mix.weight[place], mix.cpu[place], mix.memory[place] = <int32_t> t.mix_weight[at], <int32_t> t.mix_cpu[at], <double> t.mix_memory[at]
-        mix.memory_most[place + 1] = max(mix.memory_most[place], mix.memory[place])
 
 
 # ---------------------------------------------------------------- one node
