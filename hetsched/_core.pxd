@@ -489,6 +489,8 @@ cdef struct Tables:
     EndRecord* ends            # scratch of reserve
     uint32_t ends_size
     uint32_t ends_capacity
+    uint64_t ends_rounds       # `rounds` and
+    uint64_t ends_changes      # `changes` when it was gathered
     uint32_t reserved_task     # derived: the blocked head that has the reservation, NONE
     uint64_t reserved_sequence # derived: its own, for slots are given out again
     int64_t reserved_ns        # derived: its start

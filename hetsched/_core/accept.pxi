@@ -140,6 +140,8 @@ cdef int add_task(Tables* t, TaskRecord* blank, KeyRecord* key, uint32_t* slot) 
     new = t.tasks_free
     if new != NONE_:
         t.tasks_free = t.tasks[new].place
+        if t.tasks_free != NONE_:
+            prefetch(&t.tasks[t.tasks_free])
     else:
         new = t.tasks_used
         t.tasks_used += 1

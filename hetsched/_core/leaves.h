@@ -126,22 +126,30 @@ static inline int leaf_is(const uint8_t *cell, const uint8_t *other)
 }
 
 /* The leaf of a node in a tree whose cells have 8 children, leaves first, and its ancestors, until one stays as it is: a parent is the byte-wise
- * maximum of its children. */
+ * maximum of its children. The other children are looked at only where this one was the maximum and is less than before. */
 WIDE static void leaf_write(uint8_t **cells, int depth, uint32_t node, const uint8_t *leaf)
 {
-    uint8_t best[LEAF_COLUMNS], *cell = cells[0] + (size_t) node * LEAF_COLUMNS;
-    memcpy(best, leaf, LEAF_COLUMNS);
-    for (int level = 1; !leaf_is(cell, best); level++) {
-        memcpy(cell, best, LEAF_COLUMNS);
+    uint8_t now[LEAF_COLUMNS], before[LEAF_COLUMNS], *cell = cells[0] + (size_t) node * LEAF_COLUMNS;
+    memcpy(now, leaf, LEAF_COLUMNS);
+    for (int level = 1; !leaf_is(cell, now); level++) {
+        memcpy(before, cell, LEAF_COLUMNS);
+        memcpy(cell, now, LEAF_COLUMNS);
         if (level == depth)
             return;
         node /= 8;
         const uint8_t *family = cells[level - 1] + (size_t) node * 8 * LEAF_COLUMNS;
-        memcpy(best, family, LEAF_COLUMNS);
+        uint8_t fell = 0;
+        cell = cells[level] + (size_t) node * LEAF_COLUMNS;
+        for (int at = 0; at < LEAF_COLUMNS; at++) {
+            fell |= (before[at] == cell[at]) & (now[at] < before[at]);
+            now[at] = cell[at] > now[at] ? cell[at] : now[at];
+        }
+        if (!fell)
+            continue;
+        memcpy(now, family, LEAF_COLUMNS);
         for (int child = 1; child < 8; child++)
             for (int at = 0; at < LEAF_COLUMNS; at++)
-                best[at] = family[child * LEAF_COLUMNS + at] > best[at] ? family[child * LEAF_COLUMNS + at] : best[at];
-        cell = cells[level] + (size_t) node * LEAF_COLUMNS;
+                now[at] = family[child * LEAF_COLUMNS + at] > now[at] ? family[child * LEAF_COLUMNS + at] : now[at];
     }
 }
 

@@ -189,6 +189,21 @@ cdef int mark_only(Tables* t, uint32_t node) except -1 nogil:
     return 0
 
 
+cdef inline void send_for_leaf(Tables* t, uint32_t at) noexcept nogil:
+    """What refreshing the marked nodes to come will read: they lie all over the tables."""
+    cdef uint32_t node, tree
+    if at + 4 < t.dirty.size:
+        node = t.dirty.at[at + 4]
+        prefetch(&t.nodes[node].cpu_free)
+        prefetch(&t.nodes[node].device_first)
+    if at + 2 < t.dirty.size:
+        node = t.dirty.at[at + 2]
+        for tree in range(t.nodes[node].device_count):
+            prefetch(&t.devices[t.nodes[node].device_first + tree])
+        for tree in range(t.trees_used):
+            prefetch(cell_of(&t.trees[tree], 0, node))
+
+
 cdef void refresh(Tables* t) noexcept nogil:
     """Each marked node once."""
     cdef uint32_t at
@@ -199,6 +214,7 @@ cdef void refresh(Tables* t) noexcept nogil:
             refresh_node(t, at)
         t.all_dirty = False
     for at in range(t.dirty.size):
+        send_for_leaf(t, at)
         t.nodes[t.dirty.at[at]].marked = False
         refresh_node(t, t.dirty.at[at])
     t.dirty.size = 0

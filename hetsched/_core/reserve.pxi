@@ -47,8 +47,12 @@ cdef int by_end(const void* one, const void* other) noexcept nogil:
 
 
 cdef int gather_ends(Tables* t) except -1 nogil:
+    """Once for all heads that are asked for while nothing changes."""
     cdef uint32_t at
     cdef int64_t end_ns
+    if t.ends_rounds == t.rounds and t.ends_changes == t.changes:
+        return 0
+    t.ends_rounds, t.ends_changes = t.rounds, t.changes
     t.ends_size = 0
     for at in range(t.allocations_used):
         if not t.allocations[at].is_live:
@@ -174,6 +178,7 @@ cdef bint has_a_place(Tables* t, uint32_t task) except -1 nogil:
     cdef Head head
     cdef uint32_t at, lifted = 0
     cdef bint fits
+    t.ends_rounds = 0
     t.ends_size = 0
     for at in range(t.allocations_used):
         if t.allocations[at].is_live:

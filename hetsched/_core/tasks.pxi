@@ -44,11 +44,30 @@ cdef inline uint32_t count_template(TemplateCount* counts, uint32_t different, u
 
 
 cdef inline void send_for(Tables* t, const uint32_t* slot, uint32_t at, uint32_t count) noexcept nogil:
-    """What the end of the tasks to come will read."""
-    if at + AHEAD < count and slot[at + AHEAD] != NONE_:
-        prefetch(&t.tasks[slot[at + AHEAD]])
-    if at + AHEAD // 2 < count and slot[at + AHEAD // 2] != NONE_ and is_live(&t.tasks[slot[at + AHEAD // 2]]):
-        prefetch(&t.allocations[t.tasks[slot[at + AHEAD // 2]].place])
+    """What the end of the tasks to come will read, the nearer its turn the more of it: what one record names is sent for once it is there."""
+    cdef AllocationRecord* record
+    cdef uint32_t task
+    if at + 2 * AHEAD < count and slot[at + 2 * AHEAD] != NONE_:
+        prefetch(&t.tasks[slot[at + 2 * AHEAD]])
+    if at + AHEAD < count and slot[at + AHEAD] != NONE_ and is_live(&t.tasks[slot[at + AHEAD]]):
+        prefetch(&t.allocations[t.tasks[slot[at + AHEAD]].place])
+    if at + 2 < count and slot[at + 2] != NONE_ and is_live(&t.tasks[slot[at + 2]]):
+        record = &t.allocations[t.tasks[slot[at + 2]].place]
+        if record.count > 0:
+            prefetch(&t.devices[t.nodes[record.node].device_first + (pieces_of(t, record)[0] & 0xFF)])
+    if at + AHEAD // 2 >= count or slot[at + AHEAD // 2] == NONE_:
+        return
+    task = slot[at + AHEAD // 2]
+    if is_live(&t.tasks[task]):
+        record = &t.allocations[t.tasks[task].place]
+        prefetch(&t.nodes[record.node].cpu_free)
+        prefetch(&t.nodes[record.node].device_first)
+        if record.next_on_node != NONE_:
+            prefetch(&t.allocations[record.next_on_node])
+        if record.previous_on_node != NONE_:
+            prefetch(&t.allocations[record.previous_on_node])
+        if record.count > 0:
+            prefetch(arena_at(&t.pieces, record.pieces))
 
 
 cdef inline void send_for_key(Tables* t, const uint32_t* slot, uint32_t at, uint32_t count) noexcept nogil:
@@ -235,6 +254,8 @@ cdef class TaskDoors(TermDoors):
             reserve_tasks(t, count)
             for at in range(count):
                 head = chosen[2 * at] | chosen[2 * at + 1] << 8
+                if at + AHEAD < count:
+                    prefetch(&t.index[home_of(<uint64_t> read[at + AHEAD].hashed << 32, t.index_size)])
                 add_task(t, &blanks[head], &read[at], &out[at])
             for head in range(most):
                 if taken[head]:
