@@ -216,9 +216,10 @@ cdef class TaskDoors(TermDoors):
         cdef Tables* t = &self.t
         cdef uint32_t count = <uint32_t> (len(which) // 2), at, head, most = <uint32_t> len(heads)
         cdef const uint8_t* chosen = which
-        cdef bytearray held = bytearray(most * (sizeof(TaskRecord) + sizeof(uint32_t)) + 1)
+        cdef bytearray held = bytearray(most * (sizeof(TaskRecord) + 2 * sizeof(uint32_t)) + 1)
         cdef TaskRecord* blanks = <TaskRecord*> <uint8_t*> held
         cdef uint32_t* taken = <uint32_t*> (blanks + most)
+        cdef uint32_t* lanes = taken + most    # where tasks of the head went last: find_lane asks there first
         cdef bytearray slots = bytearray(4 * count)
         cdef bytearray scratch = bytearray(count * sizeof(KeyRecord) + (2 * count + 1) * sizeof(uint32_t))
         cdef KeyRecord* read = <KeyRecord*> <uint8_t*> scratch
@@ -256,7 +257,9 @@ cdef class TaskDoors(TermDoors):
                 head = chosen[2 * at] | chosen[2 * at + 1] << 8
                 if at + AHEAD < count:
                     prefetch(&t.index[home_of(<uint64_t> read[at + AHEAD].hashed << 32, t.index_size)])
+                t.lane_found = lanes[head]
                 add_task(t, &blanks[head], &read[at], &out[at])
+                lanes[head] = t.lane_found
             for head in range(most):
                 if taken[head]:
                     count_arrivals(t, blanks[head].shape, taken[head])
