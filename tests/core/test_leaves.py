@@ -85,7 +85,9 @@ def test_the_next_of_those_who_are_blocked_goes_first_once_shares_have_moved() -
     one, other = core.add_queue(_core.NONE, 1), core.add_queue(_core.NONE, 1)
     core.add_node(3000, 1 << 30, [])
     small, large = core.add_shape(1000, 0, [], 0), core.add_shape(3000, 0, [], 0)
-    core.accept([b"holds"], template=0, shape=small, queue=core.add_queue(_core.NONE, 1), qos=1, flags=0, submitted_ns=1)
+    core.accept(
+        [b"holds"], template=0, shape=small, queue=core.add_queue(_core.NONE, 1), qos=1, flags=0, submitted_ns=1
+    )
     assert core.decide(15, False) == 1
     core.accept([b"a", b"b"], template=0, shape=small, queue=one, qos=2, flags=0, submitted_ns=1)
     core.accept([b"wide"], template=0, shape=large, queue=other, qos=2, flags=0, submitted_ns=1)
