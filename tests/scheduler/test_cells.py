@@ -77,6 +77,21 @@ def test_nothing_is_sent_where_somebody_waits_already() -> None:
     assert all(world.has("a", f"t{n}") for n in range(20))
 
 
+def test_what_is_soon_served_here_is_not_sent_elsewhere() -> None:
+    """Ten times what fits at once, and all of it done within a second; as soon as one runs that takes longer, the next ones go."""
+    world = two()
+    cell = world.cells["a"]
+    cell.submit([task(f"t{n}", duration=0.01) for n in range(80)])
+    settle(world, 1)
+    assert all(world.has("a", f"t{n}") for n in range(80))
+    settle(world, 60)
+    cell.submit([task(f"long{n}", duration=100) for n in range(8)])
+    settle(world, 1)
+    cell.submit([task(f"u{n}", duration=0.01) for n in range(8)])
+    settle(world, 1)
+    assert all(world.has("b", f"u{n}") for n in range(8)), "short as they are, nobody makes room for them here"
+
+
 def test_spilling_can_be_switched_off() -> None:
     world = two(cells={"spill": False})
     world.cells["a"].submit([task(f"t{n}") for n in range(30)])

@@ -1,12 +1,13 @@
 """Who goes to another cell, decided once, at acceptance; and what is done about letters from other cells.
 
 A task leaves where it has to (its queue belongs to other cells: `cells.queues`), where no node here could ever take it, or where all room for
-its shape is taken and another cell has room for it and nobody waiting. It stays where that is not certain, and where it hangs on others:
-with dependencies, or as a member of a gang that is not all there.
+its shape is taken, for longer than the age of what is known of others, and another cell has room for it and nobody waiting. It stays where that
+is not certain, and where it hangs on others: with dependencies, or as a member of a gang that is not all there.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +24,7 @@ from hetsched.scheduler.cells.crossings import encode_task, mark_of
 from hetsched.scheduler.cells.digest import Digest, Place
 from hetsched.scheduler.cells.letters import FULL, NOWHERE, PINNED, Delivered, Letter, Parcel, Verdict, cell_of
 from hetsched.scheduler.judge import Judged
+from hetsched.scheduler.lifecycle import LIVE_MASK
 from hetsched.scheduler.messages import DigestsHeard, LettersHeard, Remind, Submit
 from hetsched.scheduler.templates import ShapeKey, template_body
 from hetsched.scheduler.world import World
@@ -34,6 +36,8 @@ LOOK_NS = 100_000_000
 """So old may be what we know of our own free places when a task is let go."""
 
 MOST_IN_PARCEL = 1_000
+SAMPLE = 64
+"""Live tasks, the oldest ones, by which it is told how soon there is room."""
 
 
 class Going(NamedTuple):
@@ -57,6 +61,7 @@ class Clerk:
         self._silent: frozenset[str] = frozenset()
         self._gone = Counter[str]()  # tasks sent there since its digest
         self._places: tuple[Place, ...] = ()
+        self._turnover_s = 0.0  # the longest that one of those which live longest here is expected to run
         self._looked_ns = -LOOK_NS
 
     # -- handlers
@@ -118,13 +123,20 @@ class Clerk:
             return False
         if self._is_pinned_away(task.queue):
             return True
-        if not any(self._takes_queue(cell, task.queue) for cell in self.digests):
+        others = [cell for cell in self.digests if self._takes_queue(cell, task.queue)]
+        if not others:
             return False
         shape = self.books.templates.shape_of(task)
         if shape is None:
             return True
-        verdict = self.world.core.verdict(shape)
-        return verdict["ever"] == 0 or verdict["fits"] < count + self.world.core.shape_pending(shape)
+        verdict, key = self.world.core.verdict(shape), self.books.templates.shape_key(task)
+        if verdict["ever"] == 0:
+            return any(digests.could_ever(self.digests[cell].places, key) for cell in others)
+        if not self.world.config.cells.spill or verdict["fits"] >= count + self.world.core.shape_pending(shape):
+            return False
+        if not any(self._room(cell, key) for cell in others) or self._is_soon(task, key, count):
+            return False
+        return count > self._room_here(key, shape, verdict["fits"])
 
     def _ways(self, group: list[Judged]) -> list[Going]:
         task, count = _task(group[0]), len(group)
@@ -141,7 +153,7 @@ class Clerk:
         if verdict["ever"] == 0:
             able = [cell for cell in others if digests.could_ever(self.digests[cell].places, key)]
             return [Going(count, max(able, key=lambda cell: self._worth(cell, key)), NOWHERE)] if able else []
-        if not self.world.config.cells.spill:
+        if not self.world.config.cells.spill or self._is_soon(task, key, count):
             return []
         excess = count - self._room_here(key, self._shape(task), verdict["fits"])
         return self._spill(others, key, count, excess, is_gang=task.gang is not None) if excess > 0 else []
@@ -165,10 +177,24 @@ class Clerk:
         pending = self.world.core.shape_pending(shape)
         return max(0, digests.room(self._own_places(), key) - pending) if fits else 0
 
+    def _is_soon(self, task: Task, key: ShapeKey, count: int) -> bool:
+        """Whether the last of so many is expected to begin here before we would hear of what the others have by then: where what runs here is
+        known to be as short as that."""
+        seats = digests.seats(self._own_places(), key)
+        if not seats:
+            return False
+        turns = 1 + (digests.backlog_of(self.books) + count) / seats
+        return max(self._turnover_s, self._expected_s(task)) * turns < self.world.config.cells.digest_every
+
+    def _expected_s(self, task: Task) -> float:
+        return self.books.profiles.expected_s(task)[0] or math.inf
+
     def _own_places(self) -> tuple[Place, ...]:
         if self.world.now_ns - self._looked_ns >= LOOK_NS:
             self._looked_ns = self.world.now_ns
             self._places = digests.places_of(self.books)
+            live = self.world.core.page(0, SAMPLE, LIVE_MASK)
+            self._turnover_s = max((self._expected_s(self.world.body(task)) for task in live), default=0.0)
         return self._places
 
     def _room(self, cell: str, key: ShapeKey) -> int:

@@ -148,6 +148,15 @@ def room(places: tuple[Place, ...], shape: ShapeKey) -> int:
     )
 
 
+def seats(places: tuple[Place, ...], shape: ShapeKey) -> int:
+    """The same if all were empty."""
+    return sum(
+        place.nodes * _times(place, shape, free=False)
+        for place in places
+        if place.is_open and _words_allow(place, shape)
+    )
+
+
 def could_ever(places: tuple[Place, ...], shape: ShapeKey) -> bool:
     """Whether one fits on an empty node."""
     return any(_words_allow(place, shape) and _times(place, shape, free=False) for place in places)
