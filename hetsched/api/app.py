@@ -14,7 +14,7 @@ from hetsched import __version__
 from hetsched.api.call import Call, admit
 from hetsched.api.desk import DESK, Desk
 from hetsched.api.fast import Counter
-from hetsched.api.problem import LEADER, plain, problems, refuse
+from hetsched.api.problem import EPOCH, LEADER, plain, problems, refuse
 from hetsched.api.protocol import Door, Doorman, Handed
 from hetsched.api.routes import ROUTES, Route
 from hetsched.daemon.fronts import FrontTotals
@@ -66,7 +66,9 @@ async def _expect(request: web.Request) -> web.StreamResponse | None:
 async def _sign(request: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")
-    standby = request.app[DESK].standby
+    epoch, standby = request.app[DESK].epoch, request.app[DESK].standby
+    if epoch is not None:
+        response.headers[EPOCH] = str(epoch)
     if standby is not None:
         response.headers["Hetsched-Lag"] = f"{standby.lag_s:.3f}"
         response.headers[LEADER] = standby.leader.url

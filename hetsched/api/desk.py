@@ -96,6 +96,11 @@ class Desk:
         self.changed()
 
     @property
+    def epoch(self) -> int | None:
+        """Of the leader that answers here; None = nobody leads here."""
+        return self.daemon.epoch if self.daemon is not None and self.standby is None else None
+
+    @property
     def leader(self) -> str | None:
         return self._successor if self.standby is None else self.standby.leader.url
 

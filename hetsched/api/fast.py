@@ -21,7 +21,7 @@ from hetsched.api.accepted import location
 from hetsched.api.desk import Desk, Taker
 from hetsched.api.heads import Heads
 from hetsched.api.known import may_submit
-from hetsched.api.problem import MEDIA_TYPE, headers_of
+from hetsched.api.problem import EPOCH, MEDIA_TYPE, headers_of
 from hetsched.daemon.auth import Token
 from hetsched.errors import HetschedError
 from hetsched.scheduler.lifecycle import STATE_OF_CODE
@@ -40,6 +40,7 @@ class Counter(Singles):
         self._heads = Heads(desk)
         self._signature = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode() + b"\r\n"
         self._second = 0
+        self._epoch: int | None = None
         self._tail = b""
         self._taker: Taker | None = None
 
@@ -62,9 +63,10 @@ class Counter(Singles):
     def common(self) -> tuple[bytes, bytes, float]:
         assert self._taker is not None, "somebody took what is answered"
         now = int(time.time())
-        if now != self._second:
-            self._second = now
-            self._tail = b"\r\nDate: " + formatdate(now, usegmt=True).encode() + b"\r\n" + self._signature
+        if now != self._second or self.desk.epoch != self._epoch:
+            self._second, self._epoch = now, self.desk.epoch
+            epoch = b"" if self._epoch is None else b"%s: %d\r\n" % (EPOCH.encode(), self._epoch)
+            self._tail = b"\r\nDate: " + formatdate(now, usegmt=True).encode() + b"\r\n" + epoch + self._signature
         return self._tail, self._taker.durability.encode(), time.monotonic()
 
     def refusal(self, error: HetschedError) -> bytes:

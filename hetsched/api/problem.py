@@ -22,6 +22,8 @@ log = logging.getLogger("hetsched.api")
 
 MEDIA_TYPE = "application/problem+json"
 LEADER = "Hetsched-Leader"
+EPOCH = "Hetsched-Epoch"
+"""Of the leader that answers: whoever has heard a higher one is told something old."""
 """On answers of a daemon that does not lead: the address of the one that does."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

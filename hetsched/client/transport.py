@@ -40,6 +40,11 @@ _SILENCE_S = 4.0
 _LOOK_S = 1.0
 
 LEADER = "Hetsched-Leader"
+EPOCH = "Hetsched-Epoch"
+
+# So long a leader that another one has replaced may not know it (its lease is shorter). What it says meanwhile is older than what this client
+# has heard. After that a lower epoch is that of a store which somebody has restored.
+_DEPOSED_S = 60.0
 
 # A task that was taken by a cell may have been sent on before it came there under the same name; no further.
 _MOST_CELLS = 2
@@ -60,6 +65,7 @@ class Transport:
             self._headers["Authorization"] = f"Bearer {token}"
         self._patience_s, self._reach_s, self._timeout_s = patience_s, reach_s, timeout_s
         self._local = threading.local()
+        self._epoch, self._epoch_s = 0, 0.0  # the highest that was heard, and when last
 
     @property
     def url(self) -> str:
@@ -226,7 +232,19 @@ class Transport:
         if kept and answer[0] == _STALE:
             connection.close()
             return self._exchange(place, method, path, body, headers, repeatable)
+        self._check_epoch(place, answer[2].get(EPOCH, ""))
         return answer
+
+    def _check_epoch(self, place: Place, said: str) -> None:
+        """Raises Unavailable where it is a leader that has been replaced. What it was asked it has not done: its journal takes nothing."""
+        if not (said.isascii() and said.isdecimal()):
+            return
+        epoch, now_s = int(said), time.monotonic()
+        if epoch < self._epoch and now_s - self._epoch_s < _DEPOSED_S:
+            raise Unavailable(
+                f"the daemon at {place.url} leads epoch {epoch}, and {self._epoch} has been heard of", retry_after=0.0
+            )
+        self._epoch, self._epoch_s = epoch, now_s
 
     def _await(self, connection: http.client.HTTPConnection, place: Place) -> None:
         """Until the answer begins; TimeoutError when another daemon leads before that."""

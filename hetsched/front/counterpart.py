@@ -184,4 +184,6 @@ def standing_of(desk: Desk) -> say.Standing:
     taker = desk.taker
     refusal = say.Told.of(desk.refusal()) if taker is None else None
     durability = "" if taker is None else taker.durability
-    return say.Standing(state=desk.state, refusal=refusal, durability=durability, tokens=desk.tokens.all)
+    return say.Standing(
+        state=desk.state, epoch=desk.epoch, refusal=refusal, durability=durability, tokens=desk.tokens.all
+    )

@@ -67,9 +67,15 @@ class FrontDesk(Desk):
             raise self._refusal
         return self._office
 
+    @property
+    def epoch(self) -> int | None:
+        """As the deciding process said last."""
+        return self._told_epoch
+
     def hear(self, standing: say.Standing) -> None:
         """Of a change."""
         self.state = standing.state
+        self._told_epoch = standing.epoch
         self._office.durability = standing.durability
         self._refusal = None if standing.refusal is None else standing.refusal.error()
         self.taker = self._office if self._refusal is None else None

@@ -170,9 +170,10 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Standing(Said, frozen=True, kw_only=True):
-    """How the deciding process is. `refusal`: why nothing is taken now; None = it takes."""
+    """How the deciding process is. `refusal`: why nothing is taken now; None = it takes. `epoch`: None = it does not lead."""
 
     state: str
+    epoch: int | None
     refusal: Told | None
     durability: str
     tokens: tuple[Token, ...]

@@ -40,6 +40,7 @@ class Client:
         self._end: Any = None
         self._number = 0
         self._tries = 0
+        self._epoch = 0  # the highest that it has heard
         self._life = self.process.run(self._watch() if watches else self._live())
 
     @property
@@ -225,6 +226,9 @@ class Client:
                     if got is None:
                         raise Lost
                     if got[0] == number:
+                        if got[2] < self._epoch:  # as `hetsched.client` does
+                            raise Lost
+                        self._epoch = got[2]
                         return got[1]
         except (OSError, TimeoutError, Lost):
             self._tries += 1

@@ -192,7 +192,7 @@ class World:
         except HetschedError as problem:
             answer = ("problem", getattr(problem, "status", 400), str(problem))
         with contextlib.suppress(ConnectionError):
-            await end.send((number, answer))
+            await end.send((number, answer, daemon.epoch))
 
     async def _do(self, daemon: Daemon, verb: str, *args: Any) -> Any:
         """Thin, as the handlers of `hetsched.api` are."""
