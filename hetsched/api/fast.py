@@ -38,7 +38,7 @@ class Counter(Singles):
     def __init__(self, desk: Desk, headers: dict[str, str]) -> None:
         super().__init__(desk, desk.memory().recall, _STATES, MOST_OPEN)
         self._heads = Heads(desk)
-        self._signature = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode() + b"\r\n"
+        self._signature = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
         self._second = 0
         self._epoch: int | None = None
         self._tail = b""
@@ -66,7 +66,9 @@ class Counter(Singles):
         if now != self._second or self.desk.epoch != self._epoch:
             self._second, self._epoch = now, self.desk.epoch
             epoch = b"" if self._epoch is None else b"%s: %d\r\n" % (EPOCH.encode(), self._epoch)
-            self._tail = b"\r\nDate: " + formatdate(now, usegmt=True).encode() + b"\r\n" + epoch + self._signature
+            self._tail = (
+                b"\r\nDate: " + formatdate(now, usegmt=True).encode() + b"\r\n" + self._signature + epoch + b"\r\n"
+            )
         return self._tail, self._taker.durability.encode(), time.monotonic()
 
     def refusal(self, error: HetschedError) -> bytes:

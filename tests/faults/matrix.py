@@ -109,7 +109,7 @@ def _regress(directory: Path, runs: int) -> Outcome:
 
 PARTS: dict[str, Part] = {
     "kill_daemon": Part("daemon killed (`-9`), now and then once more while it starts", 300, 50, _storm("kill_daemon", 0.5)),
-    "kill_server": Part("journal server killed", 300, 50, _storm("kill_server", 0.5)),
+    "kill_server": Part("journal server killed", 300, 50, _storm("kill_server", 1.5)),
     "kill_agent": Part("agent killed", 300, 50, _storm("kill_agent", 0.5)),
     "kill_daemon_and_server": Part("daemon and journal server killed together", 100, 50, _storm("kill_daemon_and_server", 0.5)),
     "kill_shim": Part("shim killed", 100, 50, _storm("kill_shim", 0.5)),

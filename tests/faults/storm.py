@@ -6,6 +6,7 @@ a lock for as long as anything of it lives, so two lives of one task cannot be m
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter, defaultdict
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hetsched.client import ENDED
+from hetsched.client.problems import Unreachable
+from hetsched.errors import Unavailable
 from tests.end_to_end.cluster import Cluster, eventually
 from tests.faults.weather import Weather
 
@@ -123,10 +126,17 @@ class Storm:
         bodies = self._bodies()
         pause_s = self.size.spread_s / len(bodies)
         for body in bodies:
-            answer = self.cluster.client.submit(body)
-            self.acknowledged.update(_ids(body, answer))
+            self.acknowledged.update(_ids(body, self._insist(body)))
             time.sleep(pause_s * 0.5)
         self._submitted.set()
+
+    def _insist(self, body: Any) -> dict[str, Any]:
+        """Who gets no answer, or a 503 for longer than a client is patient, sends the same again."""
+        while True:
+            try:
+                return dict(self.cluster.client.submit(body))
+            except (Unreachable, Unavailable):
+                time.sleep(0.5)
 
     # ---- faults
 
@@ -142,7 +152,8 @@ class Storm:
 
     def _watch(self) -> None:
         while not self._over.is_set():
-            self._look()
+            with contextlib.suppress(Unreachable, Unavailable):
+                self._look()
             time.sleep(0.2)
 
     def _look(self) -> None:
