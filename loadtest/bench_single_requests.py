@@ -1,9 +1,10 @@
 """How many single requests does the daemon take, against aiohttp's decoding handler and a bare protocol on the same machine?
 
-    python loadtest/bench_single_requests.py [--seconds 2] [--rounds 5] [--connections 64] [--store memory:]
+    python loadtest/bench_single_requests.py [--seconds 2] [--rounds 5] [--connections 64] [--store memory:] [--front-ends 1,2]
 
 Each server has a core of its own and the generator another one, where there are two. Rounds take turns, so that a busy machine harms all alike;
-figures are medians. The server's processor time a request is the figure that noise does not move. The last figures are in README.md.
+figures are medians. The server's processor time a request is the figure that noise does not move; with front ends, also what is left of it in
+the deciding process, which is what bounds it where processors are not scarce. The last figures are in README.md.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Round(NamedTuple):
 
     per_s: float
     cpu_us: float
+    deciding_us: float
     p99_ms: float
 
 
@@ -51,6 +53,11 @@ class Target(NamedTuple):
         times = [each.cpu_times() for each in [self.process, *self.process.children(recursive=True)]]
         return float(sum(each.user + each.system for each in times))
 
+    def deciding_cpu_s(self) -> float:
+        """Of it alone."""
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
 
 @contextlib.contextmanager
 def limit(kind: str) -> Iterator[Target]:
@@ -65,9 +72,9 @@ def limit(kind: str) -> Iterator[Target]:
 
 
 @contextlib.contextmanager
-def ours(store: str) -> Iterator[Target]:
+def ours(store: str, front_ends: int) -> Iterator[Target]:
     """Our daemon."""
-    with server.own(store=store, sets=[]) as found:
+    with server.own(store=store, sets=[f"server.workers={front_ends}"]) as found:
         assert found.pid is not None
         yield Target(found.port, found.token, psutil.Process(found.pid))
 
@@ -94,17 +101,21 @@ def requests(token: str, prefix: str, seconds: float) -> Callable[[], bytes | No
 
 def one_round(target: Target, prefix: str, options: argparse.Namespace) -> Round:
     """Some seconds at saturation."""
-    before_s = target.cpu_s()
+    before_s, deciding_s = target.cpu_s(), target.deciding_cpu_s()
     found = hammer(target.port, requests(target.token, prefix, options.seconds), options.connections)
     assert not found.refused, f"{found.refused} of {found.answers} requests were refused"
     return Round(
-        found.answers / found.seconds, (target.cpu_s() - before_s) * 1e6 / found.answers, found.percentile_ms(0.99)
+        found.answers / found.seconds,
+        (target.cpu_s() - before_s) * 1e6 / found.answers,
+        (target.deciding_cpu_s() - deciding_s) * 1e6 / found.answers,
+        found.percentile_ms(0.99),
     )
 
 
 def measured(options: argparse.Namespace) -> dict[str, Round]:
     """Medians by server."""
-    servers = {"aiohttp": limit("aiohttp"), "bare": limit("bare"), "hetsched": ours(options.store)}
+    servers = {"aiohttp": limit("aiohttp"), "bare": limit("bare"), "hetsched": ours(options.store, 0)}
+    servers |= {f"+ {count} front": ours(options.store, count) for count in options.front_ends}
     rounds: dict[str, list[Round]] = {name: [] for name in servers}
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) > 1:
@@ -126,10 +137,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--store", default="memory:")
+    parser.add_argument(
+        "--front-ends",
+        type=lambda text: [int(word) for word in text.split(",") if word],
+        default=[],
+        help="measure it with so many front ends, too",
+    )
     found = measured(parser.parse_args())
-    print(f"{'':10}{'requests/s':>12}{'cpu µs':>10}{'p99 ms':>10}")
+    print(f"{'':10}{'requests/s':>12}{'cpu µs':>10}{'deciding':>10}{'p99 ms':>10}")
     for name, each in found.items():
-        print(f"{name:10}{each.per_s:12,.0f}{each.cpu_us:10.1f}{each.p99_ms:10.2f}")
+        print(f"{name:10}{each.per_s:12,.0f}{each.cpu_us:10.1f}{each.deciding_us:10.1f}{each.p99_ms:10.2f}")
     mine, aio, bare = found["hetsched"], found["aiohttp"], found["bare"]
     print(
         f"against aiohttp's decoding handler: {mine.per_s / aio.per_s:.2f} × (processor time {aio.cpu_us / mine.cpu_us:.2f} ×)"

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from hetsched._scan import Asker
 
 COUNT_EVERY_S = 0.5
+MOST_UNANSWERED = 2
+"""Frames of single tasks that may be on their way; those that come meanwhile ride together in the next one. A frame costs the deciding process
+as much as many tasks, and it answers no sooner for being asked in smaller pieces. Urgent ones do not wait."""
 
 
 class Office:
@@ -36,6 +39,7 @@ class Office:
         self._fillings: dict[bool, Filling | None] = {False: None, True: None}  # by whether it is urgent
         self._askers: dict[int, tuple[list[Asker], list[bytes]]] = {}
         self._waiting: dict[int, tuple[asyncio.Future[Any], list[bytes]]] = {}
+        self._unanswered = 0  # frames of single tasks
         self._last_ticket = 0
         self._counted = (0, 0, 0.0)
 
@@ -49,8 +53,13 @@ class Office:
             self._last_ticket += 1
             filling = self._fillings[is_urgent] = Filling(singles_bundle(self._last_ticket), MOST_IN_BUNDLE)
             self._askers[self._last_ticket] = filling.askers, filling.bundle.ids
-            asyncio.get_running_loop().call_soon(self._send_filling, is_urgent)
+            asyncio.get_running_loop().call_soon(self._round_is_over, is_urgent)
         return filling
+
+    def _round_is_over(self, is_urgent: bool) -> None:
+        """Of the event loop: whoever could join has."""
+        if is_urgent or self._unanswered < MOST_UNANSWERED:
+            self._send_filling(is_urgent)
 
     async def submit(self, item: Submit | Bundle | Array | SubmitGraph, tasks: int) -> Any:
         """As `Daemon.submit`."""
@@ -80,6 +89,7 @@ class Office:
             if not filling.askers:
                 self._askers.pop(filling.bundle.ticket)
                 return
+            self._unanswered += 1
             actors = filling.bundle.actors
             one = actors[0]
             same = actors.count(one) == len(actors)
@@ -116,7 +126,7 @@ class Office:
     # ------------------------------------------------------------------ being answered
 
     def on_answered(self, message: say.Answered) -> None:
-        askers, ids = self._askers.pop(message.ticket, ([], []))
+        askers, ids = self._askers_of(message.ticket)
         answer, asked = self._waiting.get(message.ticket, (None, ids))
         reply = BundleReply(
             ids=message.ids.split(b"\n") if message.ids else asked,
@@ -129,6 +139,15 @@ class Office:
             answer_all(askers, reply)
         self._resolve(answer, reply)
 
+    def _askers_of(self, ticket: int) -> tuple[list[Asker], list[bytes]]:
+        """Who waits for this frame, if it is one of single tasks, and the ids; the next one may leave."""
+        found = self._askers.pop(ticket, None)
+        if found is None:
+            return [], []
+        self._unanswered -= 1
+        self._send_filling(False)
+        return found
+
     def on_array(self, message: say.AnsweredArray) -> None:
         self.answered_total += 1
         reply = ArrayReply(first=message.first, count=message.count, placements=message.placements)
@@ -140,7 +159,7 @@ class Office:
 
     def on_failed(self, message: say.Failed) -> None:
         error = message.error.error()
-        askers, _ = self._askers.pop(message.ticket, ([], []))
+        askers, _ = self._askers_of(message.ticket)
         self.answered_total += len(askers) or 1
         fail_all(askers, error)
         answer = self._waiting.get(message.ticket, (None,))[0]
