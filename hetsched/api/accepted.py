@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from hetsched.api.call import Call
-from hetsched.errors import HetschedError, NotFound, Problem
+from hetsched.errors import Elsewhere, HetschedError, NotFound, Problem
 from hetsched.model import Qos, Rejection, Submission, Task, task_to_json
 from hetsched.scheduler.messages import SubmitReply
 
@@ -101,10 +101,10 @@ def _many(call: Call, reply: SubmitReply, waited: bool) -> dict[str, Any]:
 
 
 def _now(call: Call, task: str) -> dict[str, Any] | None:
-    """The task as it is; None when it has ended and been forgotten meanwhile."""
+    """The task as it is; None when it has ended and been forgotten meanwhile, or another cell has it."""
     try:
         return call.view.task(task)
-    except NotFound:
+    except (NotFound, Elsewhere):
         return None
 
 

@@ -129,7 +129,7 @@ def _require_own(call: Call, task: str, *, missing_is_fine: bool = False) -> Non
     if not call.token.queues:
         return
     try:
-        queue = call.view.task(task)["queue"]
+        queue = call.view.queue_of(task)
     except NotFound:
         if missing_is_fine:
             return

@@ -69,7 +69,7 @@ class Judge:
     def new_id(self) -> str:
         """One that no task in the table has."""
         while True:
-            ident = new_id(self.world.now_ns, self.books.id_seq)
+            ident = new_id(self.world.now_ns, self.books.id_seq, self.world.config.store.cell)
             self.books.id_seq += 1
             if self.world.core.find(ident.encode()) == NONE:
                 return ident

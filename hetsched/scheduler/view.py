@@ -60,6 +60,11 @@ class View(ClusterView):
         (task,) = (task for task in self.books.crossings.unpack(sent.tasks) if task.id == ident)
         return away, sent, task
 
+    def queue_of(self, ident: str) -> str:
+        """Whose the task is, also of one that another cell has. Raises NotFound."""
+        away = self.books.crossings.away.get(ident)
+        return self.books.queues.name[self.core.task(self.slot(ident)).queue] if away is None else away.queue
+
     def task(self, ident: str) -> dict[str, Any]:
         """One task whole: spec, state, attempts with reasons, placement, timestamps."""
         if (away := self.on_its_way(ident)) is not None:

@@ -73,6 +73,20 @@ async def test_a_task_is_accepted_anywhere_and_runs_where_it_can(data_dir: Path,
         assert [name for name in ("sent", "taken") if any(f'"{name}"' in line for line in events)] == ["sent", "taken"]
 
 
+async def test_who_waits_for_a_placement_elsewhere_is_told_what_is_known_here(data_dir: Path, server: Server) -> None:
+    async with two_cells(data_dir, server) as (a, b):
+        answer = a.submit({"id": "t", "resources": {"gpu": 1}}, Prefer="wait=1")
+        assert (answer.status, answer.json["state"]) == (202, "queued")
+        await eventually(lambda: is_in(b, "t"))
+        assert a.post("/v1/tasks/cancel", {"ids": ["t", "none"]}).json == {
+            "accepted": 1,
+            "cancelled": ["t"],
+            "already_ended": [],
+            "unknown": ["none"],
+        }
+        await eventually(lambda: b.task("t")["state"] == "cancelled")
+
+
 async def test_a_client_finds_it_wherever_it_is(data_dir: Path, server: Server) -> None:
     async with two_cells(data_dir, server) as (a, b):
         client = Client(a.url, a.token)
