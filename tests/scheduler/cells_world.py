@@ -127,13 +127,7 @@ class Cell:
         self.asked.append(m.Cancel(ticket=self.world.ticket, ids=(ident,), actor="client"))
 
     def _answer(self, turn: Turn) -> None:
-        for reply in turn.replies:
-            if isinstance(reply.value, HetschedError):
-                continue
-            if reply.ticket in self.world.waiting:
-                self.world.acknowledged.update(ident for ident in reply.value.ids if ident is not None)
-            elif reply.ticket in self.world.cancels:
-                self.world.cancelled.add((self.name, self.world.cancels[reply.ticket]))
+        """Orders first: one to start that was due before somebody cancelled, in the same turn, is followed by one to stop."""
         for order in turn.orders:
             if isinstance(order.message, wire.Start):
                 start = order.message
@@ -146,6 +140,13 @@ class Cell:
                 self.running[order.message.task] = (node, attempt, 0)
             elif isinstance(order.message, wire.Settled):
                 self.running.pop(order.message.task, None)
+        for reply in turn.replies:
+            if isinstance(reply.value, HetschedError):
+                continue
+            if reply.ticket in self.world.waiting:
+                self.world.acknowledged.update(ident for ident in reply.value.ids if ident is not None)
+            elif reply.ticket in self.world.cancels:
+                self.world.cancelled.add((self.name, self.world.cancels[reply.ticket]))
 
     def _ends(self) -> list[m.Input]:
         return [
