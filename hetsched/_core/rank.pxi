@@ -1,6 +1,6 @@
 # Which node: a tree over the nodes whose cells are vectors over shapes (CORE-NOTES).
 #
-# Promises: after refresh(), the byte of a shape at a leaf is score_byte(); a parent is the byte-wise maximum of its 8 children;
+# Promises: after refresh(), the byte of a shape at a leaf is score_byte() (most of them computed side by side, see leaves); a parent is the byte-wise maximum of its 8 children;
 # descending to the first child equal to the root finds the best score at the lowest node slot, the fixed order of ties. A shape with
 # waiting tasks has a column; one without keeps it for a while (a stream of single tasks would else compute all nodes for each) and then
 # gives it back.
