@@ -162,19 +162,30 @@ cdef uint32_t count_own(Tables* t, Slots* victims) noexcept nogil:
     return own
 
 
+cdef inline bint is_lacking(Tables* t, uint32_t victim, uint32_t owner, int resource) noexcept nogil:
+    """The owner wants it, and of cores and memory the victim's node has less. (Members of a gang may have many nodes.)"""
+    cdef NodeRecord* node = &t.nodes[t.allocations[t.tasks[victim].place].node]
+    cdef ShapeRecord* shape = &t.shapes[t.tasks[owner].shape]
+    if t.wanted[resource] == 0:
+        return False
+    if resource >= 2 or t.tasks[owner].gang != NONE_:
+        return True
+    return cpu_room(node, shape) < shape.cpu_milli if resource == 0 else memory_room(node, shape) < shape.memory_bytes
+
+
 cdef bint is_borrowed(Tables* t, uint32_t victim, uint32_t owner) noexcept nogil:
-    """The victim's queue is above its guarantee in something that it asks for, that is wanted and that the owner's queue is guaranteed, and
-    it is not the owner's own."""
+    """The victim's queue is above its guarantee in something that it asks for, that is lacking and that the owner's queue is guaranteed; it is
+    not the owner's own, and its queue is not guaranteed what it holds."""
     cdef uint32_t theirs = promise_of(t, t.tasks[victim].queue)
     cdef uint32_t mine = promise_of(t, t.tasks[owner].queue)
     cdef ShapeRecord* shape = &t.shapes[t.tasks[victim].shape]
     cdef int resource
-    if is_in_line(t, t.tasks[victim].queue, mine):
+    if is_in_line(t, t.tasks[victim].queue, mine) or is_own(t, victim):
         return False
     if theirs == NONE_:
         theirs = t.tasks[victim].queue
     for resource in range(RESOURCES):
-        if t.queues[mine].guaranteed[resource] == 0 or asked_of(shape, resource) == 0 or t.wanted[resource] == 0:
+        if t.queues[mine].guaranteed[resource] == 0 or asked_of(shape, resource) == 0 or not is_lacking(t, victim, owner, resource):
             continue
         if held_of(t, theirs, resource) > t.queues[theirs].guaranteed[resource]:
             return True

@@ -190,8 +190,8 @@ def test_a_gang_takes_back_what_is_guaranteed_to_all_of_it_or_waits(tmp_path: Pa
 def test_who_borrows_goes_before_who_is_within_a_guarantee(
     tmp_path: Path, how: str, level: str, together: bool
 ) -> None:
-    """Both could go: `modest` would lose less work, but is owed what it has and would take it from `guest` in its turn. For the owner's equals
-    that is so because `modest` is guaranteed no cores, of which the owner is."""
+    """Of less urgent ones both could go: `modest` would lose less work, but is owed what it has and would take it from `guest` in its turn. Of
+    equals only who borrows."""
     queues = [
         {"name": "owner", "guaranteed": {"gpu": 3, "cpu": 16}},
         {"name": "modest", "guaranteed": {"gpu": 3}},
@@ -210,6 +210,28 @@ def test_who_borrows_goes_before_who_is_within_a_guarantee(
     run = Run(tmp_path, world(*events, nodes=nodes, queues=queues, until=140))
     assert sorted(event["task"] for event in run.of("preempted")) == ["guest.-0", "guest.-1", "guest.-2"]
     assert [event["t"] for event in run.of("placed") if event["task"].startswith("owner")][:1] == [100.05]
+
+
+@pytest.mark.parametrize("crew", [1, 2])
+def test_equals_within_their_guarantee_stay_whatever_else_they_hold(tmp_path: Path, crew: int) -> None:
+    """`modest` is guaranteed its devices and no cores; `owner` is guaranteed cores, and devices that are there for nobody else."""
+    queues = [{"name": "owner", "guaranteed": {"gpu": 2, "cpu": 16}}, {"name": "modest", "guaranteed": {"gpu": 4}}]
+    mine = stream("owner", crew, at=50, duration=50, cpu=1, gpu=1)
+    if crew > 1:
+        mine["submit"]["template"]["gang"] = {"id": "crew", "size": crew}
+    events = stream("modest", 4, duration=5000, cpu=1, gpu=1), mine
+    run = Run(tmp_path, world(*events, nodes=[node(gpu=4)], queues=queues, until=200))
+    assert run.of("preempted") == []
+
+
+def test_a_guarantee_of_memory_stops_nobody_for_want_of_cores(tmp_path: Path) -> None:
+    queues = [{"name": "owner", "guaranteed": {"memory": "64Gi"}}, {"name": "guest"}]
+    events = (
+        stream("guest", 4, duration=5000, cpu=2, memory="1Gi"),
+        stream("owner", 1, at=10, duration=50, cpu=2, memory="1Gi"),
+    )
+    run = Run(tmp_path, world(*events, nodes=[node(cpu=8, memory=256)], queues=queues, until=100))
+    assert evicted(run) == 0
 
 
 def test_of_those_who_borrow_no_more_go_than_borrow(tmp_path: Path) -> None:
