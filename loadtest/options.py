@@ -53,7 +53,9 @@ def parse(argv: list[str]) -> Options:
     arrivals = parser.add_argument_group("what arrives")
     arrivals.add_argument("--rps", type=float, default=200.0, help="tasks per second, all processes together (200)")
     arrivals.add_argument("--duration", type=float, default=10.0, help="seconds of arrivals (10)")
-    arrivals.add_argument("--mix", help="mixed, cpu, critical, openb, philly, llm, process, or a .toml file (mixed)")
+    arrivals.add_argument(
+        "--mix", help="mixed, cpu, critical, bulk, openb, philly, llm, process, or a .toml file (mixed)"
+    )
     arrivals.add_argument(
         "--mode",
         choices=MODES,
