@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -38,6 +39,8 @@ CELLS = 4
 LIST = 500
 PATIENCE_S = 120.0
 spawn = multiprocessing.get_context("spawn")
+wrong: Counter[str] = Counter()
+"""What the fleets have counted that must not be."""
 
 
 class Measured(NamedTuple):
@@ -107,6 +110,9 @@ def cell(name: str, servers: Servers, options: argparse.Namespace) -> Iterator[C
             stop.set()
             fleet.join(10)
             fleet.kill()
+            if plan.result.exists():
+                told = json.loads(plan.result.read_text())
+                wrong.update({name: told[name] for name in ("started_twice", "overcommitted")})
 
 
 def measure(cells: list[Cell], servers: Servers, tasks: int) -> Measured:
@@ -233,6 +239,9 @@ def main() -> None:
             f"of {CELLS} times one cell's share of the cores: {ratio:.2f} by processor time, {clock:.2f} by the clock"
         )
         death(cells, servers, options)
+    print(
+        f"the fleets say       started twice {wrong['started_twice']}, given more than there is {wrong['overcommitted']}"
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ lane, under the same id. Appends have a connection of their own (`redis_link.py`
 
 The user in the URL needs, on keys `{hetsched}:*` (of a cell `{hetsched:NAME}:*`): EVAL, EVALSHA, SCRIPT LOAD, HGETALL, HMGET, HGET, HSET,
 HDEL, HINCRBY, EXISTS, XADD, XRANGE, XTRIM, SET, GET, UNLINK, DEL, PEXPIRE, TIME, with `store.durability = "replicated"` WAIT, for
-`journal truncate` XDEL and XSETID, on a cluster CLUSTER INFO and CLUSTER SLOTS, between cells XREAD; better also INFO and CONFIG GET.
+`journal truncate` XDEL and XSETID, on a cluster CLUSTER INFO and CLUSTER SLOTS, between cells XREAD and HKEYS; better also INFO and CONFIG GET.
 """
 
 from __future__ import annotations

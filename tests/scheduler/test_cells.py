@@ -9,7 +9,7 @@ import pytest
 
 from hetsched.errors import Elsewhere
 from hetsched.model import Submission, Task
-from hetsched.scheduler import words
+from hetsched.scheduler import Scheduler, words
 from hetsched.scheduler.cells.clerk import Clerk
 from hetsched.scheduler.cells.crossings import Crossings
 from hetsched.scheduler.cells.letters import Delivered, Letter, Parcel, Verdict
@@ -17,7 +17,7 @@ from hetsched.scheduler.judge import Judged
 from hetsched.scheduler.messages import Submit
 from hetsched.scheduler.templates import template_body
 from tests.scheduler.build import node, task
-from tests.scheduler.cells_world import World
+from tests.scheduler.cells_world import Cell, World
 
 CPU = [node("n0", cpu=4), node("n1", cpu=4)]
 GPU = [node("g0", cpu=8, gpus=4)]
@@ -30,6 +30,14 @@ def two(faults: float = 0.0, seed: int = 1, **config: Any) -> World:
     world.add("b", GPU)
     settle(world, 2)
     return world
+
+
+def restored(cell: Cell) -> Scheduler:
+    """What the next leader would know."""
+    again = Scheduler.restore(cell.config, cell.snapshot, seed=1)
+    for frame in cell.frames:
+        again.apply(frame)
+    return again
 
 
 def settle(world: World, seconds: float) -> None:
@@ -160,6 +168,16 @@ def test_room_that_is_gone_when_the_task_comes_sends_it_home_for_good() -> None:
     settle(world, 40)
     world.check_end()
     assert a.scheduler.books.crossings.sent == {"b": 1}, "what came back is never sent again"
+
+
+def test_as_many_that_are_elsewhere_are_remembered_as_ended_tasks_are() -> None:
+    world = two(limits={"retention_tasks": 5})
+    cell = world.cells["a"]
+    for number in range(9):
+        cell.submit(task(f"t{number}", resources={"gpu": 0.1}))
+        settle(world, 2)
+    assert list(cell.scheduler.books.crossings.away) == [f"t{number}" for number in range(4, 9)]
+    assert cell.scheduler.digest() == restored(cell).digest()
 
 
 def test_a_letter_of_another_life_of_a_cell_counts_on_its_own() -> None:

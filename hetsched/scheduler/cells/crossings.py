@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from itertools import islice
 
 import msgspec
 
@@ -114,8 +115,8 @@ class Crossings:
         """As many that were taken are remembered as ended tasks are; those without a verdict always."""
         excess = len(self.away) - self._kept
         if excess > 0:
-            taken = [ident for ident, away in self.away.items() if away.number == 0]
-            for ident in taken[:excess]:
+            taken = (ident for ident, away in self.away.items() if away.number == 0)
+            for ident in list(islice(taken, excess)):
                 del self.away[ident]
 
     # -- snapshot
