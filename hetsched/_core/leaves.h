@@ -12,8 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The wider vectors of newer machines, chosen when the module is loaded. */
-#if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+/* The wider vectors of newer machines, chosen when the module is loaded; older compilers cannot choose between these. */
+#if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
 #define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define WIDE
