@@ -142,7 +142,9 @@ class Tenure:
     async def _turn(self) -> None:
         while True:
             self._turned_ns = now_ns()
-            await asyncio.sleep(self._candidate.lease_s / RENEWALS)
+            await asyncio.sleep(
+                min(self._candidate.lease_s / RENEWALS, HUNG_S / 4)
+            )  # often enough that a long lease never looks hung
 
     # ------------------------------------------------------------------ in the thread
 
