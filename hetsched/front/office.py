@@ -180,8 +180,9 @@ class Office:
             self.say_counts()
 
     def say_counts(self) -> None:
-        """What was done since the last time."""
+        """What was done since the last time, if anything was: the deciding process sleeps while nobody asks."""
         now = self.answered_total, self.handed_over_total, time.process_time()
         answered, handed_over, cpu_s = (new - old for new, old in zip(now, self._counted, strict=True))
-        self._counted = now
-        self._line.say(say.Counted(answered=int(answered), handed_over=int(handed_over), cpu_s=cpu_s))
+        if answered or handed_over:
+            self._counted = now
+            self._line.say(say.Counted(answered=int(answered), handed_over=int(handed_over), cpu_s=cpu_s))
