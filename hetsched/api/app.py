@@ -14,7 +14,7 @@ from hetsched import __version__
 from hetsched.api.call import Call, admit
 from hetsched.api.desk import DESK, Desk
 from hetsched.api.fast import Counter
-from hetsched.api.problem import EPOCH, LEADER, plain, problems, refuse
+from hetsched.api.problem import CELL, EPOCH, LEADER, plain, problems, refuse
 from hetsched.api.protocol import Door, Doorman, Handed
 from hetsched.api.routes import ROUTES, Route
 from hetsched.daemon.fronts import FrontTotals
@@ -64,14 +64,21 @@ async def _expect(request: web.Request) -> web.StreamResponse | None:
 
 
 async def _sign(request: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(HEADERS)
+    desk = request.app[DESK]
+    response.headers.update(_signature(desk))
     response.headers.setdefault("Cache-Control", "no-store")
-    epoch, standby = request.app[DESK].epoch, request.app[DESK].standby
+    epoch, standby = desk.epoch, desk.standby
     if epoch is not None:
         response.headers[EPOCH] = str(epoch)
     if standby is not None:
         response.headers["Hetsched-Lag"] = f"{standby.lag_s:.3f}"
         response.headers[LEADER] = standby.leader.url
+
+
+def _signature(desk: Desk) -> dict[str, str]:
+    """What every answer carries, whichever way it goes."""
+    cell = desk.config.store.cell
+    return {**HEADERS, CELL: cell} if cell else HEADERS
 
 
 class Listener:
@@ -84,7 +91,7 @@ class Listener:
         server = desk.config.server
         self.desk = desk
         self.doorman = Doorman(server.header_timeout, server.connections_per_address)
-        self.counter = Counter(desk, {**HEADERS, "Cache-Control": "no-store"})
+        self.counter = Counter(desk, {**_signature(desk), "Cache-Control": "no-store"})
         self._settings: dict[str, Any] = {"auto_decompress": False, "access_log": None, "keepalive_timeout": 75.0}
         self._runner = web.AppRunner(make_app(desk, routes), shutdown_timeout=drain_s, **self._settings)
         self._servers: list[asyncio.AbstractServer] = []

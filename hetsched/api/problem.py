@@ -22,9 +22,11 @@ log = logging.getLogger("hetsched.api")
 
 MEDIA_TYPE = "application/problem+json"
 LEADER = "Hetsched-Leader"
-EPOCH = "Hetsched-Epoch"
-"""Of the leader that answers: whoever has heard a higher one is told something old."""
 """On answers of a daemon that does not lead: the address of the one that does."""
+EPOCH = "Hetsched-Epoch"
+"""Of the leader that answers: whoever has heard a higher one of the same cell is told something old."""
+CELL = "Hetsched-Cell"
+"""Whose leader or standby answers, where the cluster is parted."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

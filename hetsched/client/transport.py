@@ -41,6 +41,7 @@ _LOOK_S = 1.0
 
 LEADER = "Hetsched-Leader"
 EPOCH = "Hetsched-Epoch"
+CELL = "Hetsched-Cell"
 
 # So long a leader that another one has replaced may not know it (its lease is shorter). What it says meanwhile is older than what this client
 # has heard. After that a lower epoch is that of a store which somebody has restored.
@@ -65,7 +66,7 @@ class Transport:
             self._headers["Authorization"] = f"Bearer {token}"
         self._patience_s, self._reach_s, self._timeout_s = patience_s, reach_s, timeout_s
         self._local = threading.local()
-        self._epoch, self._epoch_s = 0, 0.0  # the highest that was heard, and when last
+        self._epochs: dict[str, tuple[int, float]] = {}  # of each cell the highest that was heard, and when last
 
     @property
     def url(self) -> str:
@@ -232,19 +233,21 @@ class Transport:
         if kept and answer[0] == _STALE:
             connection.close()
             return self._exchange(place, method, path, body, headers, repeatable)
-        self._check_epoch(place, answer[2].get(EPOCH, ""))
+        self._check_epoch(place, answer[2])
         return answer
 
-    def _check_epoch(self, place: Place, said: str) -> None:
+    def _check_epoch(self, place: Place, answer: Message) -> None:
         """Raises Unavailable where it is a leader that has been replaced. What it was asked it has not done: its journal takes nothing."""
+        said, cell = answer.get(EPOCH, ""), answer.get(CELL, "")
         if not (said.isascii() and said.isdecimal()):
             return
         epoch, now_s = int(said), time.monotonic()
-        if epoch < self._epoch and now_s - self._epoch_s < _DEPOSED_S:
+        heard, heard_s = self._epochs.get(cell, (0, 0.0))
+        if epoch < heard and now_s - heard_s < _DEPOSED_S:
             raise Unavailable(
-                f"the daemon at {place.url} leads epoch {epoch}, and {self._epoch} has been heard of", retry_after=0.0
+                f"the daemon at {place.url} leads epoch {epoch}, and {heard} has been heard of", retry_after=0.0
             )
-        self._epoch, self._epoch_s = epoch, now_s
+        self._epochs[cell] = epoch, now_s
 
     def _await(self, connection: http.client.HTTPConnection, place: Place) -> None:
         """Until the answer begins; TimeoutError when another daemon leads before that."""

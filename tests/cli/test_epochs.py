@@ -24,8 +24,12 @@ class Leader:
 
             def do_GET(self) -> None:
                 body = b'{"epoch": %d}' % leader.epoch
-                self.send_response(200 if leader.answers else 503)
+                self.send_response((307 if leader.elsewhere else 200) if leader.answers else 503)
                 self.send_header("Hetsched-Epoch", str(leader.epoch))
+                if leader.cell:
+                    self.send_header("Hetsched-Cell", leader.cell)
+                if leader.elsewhere:
+                    self.send_header("Location", leader.elsewhere + self.path)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -33,7 +37,7 @@ class Leader:
             def log_message(self, *words: object) -> None:
                 return None
 
-        self.epoch, self.answers = 0, True
+        self.epoch, self.answers, self.cell, self.elsewhere = 0, True, "", ""
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -70,3 +74,15 @@ def test_after_a_minute_a_lower_epoch_is_that_of_a_store_that_was_restored(monke
         first.epoch = 2
         monkeypatch.setattr("hetsched.client.transport._DEPOSED_S", 0.0)
         assert client.cluster()["epoch"] == 2
+
+
+def test_each_cell_counts_its_own_epochs() -> None:
+    with two() as (home, other):
+        home.cell, home.epoch, home.elsewhere = "a", 5, other.url
+        other.cell, other.epoch = "b", 2
+        client = Client(home.url, "t", patience_s=0.2)
+        assert client.task("sent")["epoch"] == 2
+        assert client.task("sent")["epoch"] == 2
+        other.epoch = 1
+        with pytest.raises(Unavailable):
+            client.task("sent")
