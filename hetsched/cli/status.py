@@ -50,6 +50,7 @@ def _tell(told: dict[str, Any]) -> None:
             ("agents", cluster.get("agents_connected")),
             ("tasks", _counts(cluster.get("tasks") or {})),
             ("used", words.amounts(cluster.get("used") or {})),
+            ("used aside", words.amounts(cluster.get("used_aside") or {})),
             ("capacity", words.amounts(cluster.get("capacity") or {})),
         )
     )

@@ -164,10 +164,15 @@ def _declare_gauges(daemon: Daemon, metrics: Metrics) -> None:
         ("node", "device"),
         lambda: _utilization(daemon),
     )
-    gauge("hetsched_capacity", "Cores, bytes, devices", ("resource",), lambda: _one_label(view.cluster()["capacity"]))
+    gauge(
+        "hetsched_capacity",
+        "Cores, bytes, devices that may take attempts",
+        ("resource",),
+        lambda: _one_label(view.cluster()["capacity"]),
+    )
     gauge(
         "hetsched_used",
-        "Cores, bytes, devices held by live attempts",
+        "Cores, bytes, devices of that capacity held by live attempts",
         ("resource",),
         lambda: _one_label(view.cluster()["used"]),
     )

@@ -5,6 +5,7 @@ The order of `Waiting` in reasons.py is the order of precedence, so that reasons
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -190,8 +191,14 @@ class Explain:
             )
         if code == Waiting.WINDOW:
             return code, f"{_nodes(verdict['fits'])} could take it; it waits for its turn", verdict
-        parts = [f"{verdict[name]} {words}" for name, words in RULED_OUT.items() if verdict[name]]
+        parts = [f"{verdict[name]} {words}" for name, words in RULED_OUT.items() if verdict[name] and name != "closed"]
+        parts[:0] = self._closed()
         return code, f"of {_nodes(nodes)}: {'; '.join(parts)}{apart.sentence}", {**verdict, **apart.numbers}
+
+    def _closed(self) -> list[str]:
+        """How many nodes are closed, by what closed them."""
+        states = Counter(node.state for node in self.books.cluster.by_name.values() if not node.is_open)
+        return [f"{count} {state}" for state, count in sorted(states.items())]
 
     @staticmethod
     def _room_code(verdict: dict[str, int]) -> str:

@@ -9,6 +9,7 @@ from hetsched.errors import NotFound
 from hetsched.scheduler.cluster import Node
 from hetsched.scheduler.lifecycle import LIVE_MASK, STATE_OF_CODE, states_mask
 from hetsched.scheduler.rendering import amounts_json, settings_json
+from hetsched.scheduler.totals import totals
 from hetsched.scheduler.uses import is_lending
 from hetsched.scheduler.world import World
 
@@ -146,13 +147,14 @@ class ClusterView:
 
     def cluster(self) -> dict[str, Any]:
         """Totals, use, fragmentation per kind, lanes' depth, counts by state."""
-        totals = self.core.totals()
+        found = totals(self.books)
         counts = self.core.counts()
         nodes = self.books.cluster.by_name.values()
         return {
             "nodes": {"total": len(nodes), "open": sum(node.is_open for node in nodes)},
-            "capacity": self._by_resource([capacity for capacity, _ in totals]),
-            "used": self._by_resource([used for _, used in totals]),
+            "capacity": self._by_resource([total.capacity for total in found]),
+            "used": self._by_resource([total.used for total in found]),
+            "used_aside": self._by_resource([total.aside for total in found]),
             "fragmentation": {kind: self._fragmentation(i) for i, kind in enumerate(self.books.kinds.words)},
             "lanes": self.lanes(),
             "tasks": {str(state): counts[code] for code, state in STATE_OF_CODE.items()},

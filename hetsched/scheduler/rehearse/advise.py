@@ -27,6 +27,7 @@ from hetsched.scheduler.rehearse.subject import Subject, instead, subject_of
 from hetsched.scheduler.rehearse.trial import Effect, Trial
 from hetsched.scheduler.rehearse.unknown import awaited, why_unknown
 from hetsched.scheduler.scheduler import Scheduler
+from hetsched.scheduler.totals import totals
 
 MOST_REMEDIES = 5
 MOST_TRIALS = 12
@@ -231,15 +232,15 @@ def said(effect: Effect) -> str:
 
 
 def _free(engine: Engine) -> dict[str, dict[str, float]]:
-    """Per kind: asked, free in all, and the most whole devices that one node could give such a task now."""
+    """Per kind: asked, free on open nodes, and the most whole devices that one node could give such a task now."""
     out = {}
-    totals = engine.scratch.core.totals()
+    found = totals(engine.scratch.books)
     for at, ask in enumerate(engine.subject.task.resources.devices):
-        capacity, used = totals[_core.RESOURCE_KIND + engine.scratch.books.kinds.known(ask.kind)]
+        total = found[_core.RESOURCE_KIND + engine.scratch.books.kinds.known(ask.kind)]
         block = most(1, MOST_DEVICES, _block(engine, ask)) or 0
         out[engine.subject.task.resources.devices[at].kind] = {
             "asked": ask.total_milli / 1000,
-            "free": (capacity - used) / 1000,
+            "free": (total.capacity - total.used) / 1000,
             "largest_on_one_node": block,
         }
     return out
