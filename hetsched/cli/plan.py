@@ -5,13 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hetsched.cli import exits, task_options, words
+from hetsched.cli import exits, task_files, task_options, words
+from hetsched.cli.graph import graph_in
 from hetsched.cli.output import emit, emit_json, note, one_line, table
-from hetsched.cli.parser import add_connection, add_json, client_of
+from hetsched.cli.parser import Usage, add_connection, add_json, client_of
 from hetsched.cli.submit import body_of, directory_in_data, refusals
 from hetsched.cli.table import Command
 
 MOST_ROWS = 100
+NO_GRAPHS = (
+    "a graph cannot be planned as a whole, its tasks are cut while it runs: plan one operator as a task "
+    "(hetsched plan --gpu N …), try all of it in a scenario (hetsched simulate, `graph:` among its events), "
+    "or submit it and read hetsched graph show ID"
+)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +29,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _plan(options: argparse.Namespace) -> int:
     directory_in_data(options)
-    answer = client_of(options).plan(body_of(options))
+    in_file = None if options.file is None else task_files.read(options.file)
+    if graph_in(in_file) is not None:
+        raise Usage(NO_GRAPHS)
+    answer = client_of(options).plan(body_of(options, in_file))
     if options.json:
         emit_json(answer)
     else:

@@ -23,6 +23,9 @@ DEEPEST = 4
 """Lists within lists; scenario files use one."""
 
 LONGEST_ID = 128
+GRAPH_APART = (
+    "a graph of operators is no task: what stands below goes to POST /v1/graphs, and cannot be planned as a whole"
+)
 _LIGHT = frozenset({"id", "name", "priority", "deadline", "estimate", "duration"})
 """Fields of an array's entry that touch no rule between fields: such an entry is read alone, not merged and read again."""
 
@@ -33,6 +36,8 @@ def parse_submission(raw: object, defaults: TaskDefaults = DEFAULTS) -> Submissi
         return Submission(single=False, items=_read_list(raw, "", defaults, 1))
     if not isinstance(raw, dict):
         raise Problem.at("", f"must be a task, a list of tasks or an array job, not {type_name(raw)}")
+    if "graph" in raw:
+        raise Problem.at("/graph", GRAPH_APART)
     if "template" in raw:
         return _read_array(raw, defaults)
     if "tasks" in raw:

@@ -277,6 +277,19 @@ def test_why_tells_when_it_starts_and_what_would_help(daemon: FakeDaemon, call: 
     assert "  starts  nobody knows: it is held" in call("why", "t1").out
 
 
+@pytest.mark.parametrize("options", [(), ("--gpu", "1"), ("--json",)])
+@pytest.mark.parametrize("name", ["g.yaml", "g.json", "g"])
+def test_a_file_of_a_graph_is_not_planned_and_what_to_do_is_said(
+    daemon: FakeDaemon, call: Call, tmp_path: Path, name: str, options: tuple[str, ...]
+) -> None:
+    (tmp_path / name).write_text(json.dumps({"graph": {"id": "g", "operators": [{"id": "a", "cost": 1}]}}))
+    said = call("plan", *options, str(tmp_path / name))
+    assert (said.code, said.out) == (2, "")
+    for way in ("cannot be planned as a whole", "hetsched plan", "hetsched simulate", "hetsched graph show"):
+        assert way in said.err
+    assert not any(asked[1].endswith("/v1/plan") for asked in daemon.asked)
+
+
 def test_top_shows_the_cluster_once_where_nobody_can_see_it_move(daemon: FakeDaemon, call: Call) -> None:
     said = call("top", "--once")
     assert said.code == 0

@@ -102,6 +102,14 @@ def test_a_body_without_a_form_is_refused_whole(raw: Any, pointer: str) -> None:
     assert caught.value.errors[0]["pointer"] == pointer
 
 
+@pytest.mark.parametrize("beside", [{}, {"template": {}}, {"tasks": []}, {"queue": "q"}])
+def test_a_graph_among_tasks_is_told_where_it_goes(beside: dict[str, Any]) -> None:
+    with pytest.raises(Problem) as caught:
+        told({"graph": {"operators": []}, **beside})
+    (fault,) = caught.value.errors
+    assert fault["pointer"] == "/graph" and "POST /v1/graphs" in fault["detail"]
+
+
 def test_an_id_with_its_number_is_still_an_id() -> None:
     assert told({"template": body("x" * 126), "count": 1}) == ["x" * 126 + "-0"]
     assert told({"template": body("x" * 126), "count": 11})[10].startswith("-x")  # type: ignore[union-attr]
