@@ -98,11 +98,16 @@ class Explain:
         ]
 
     def _eta_s(self, task: int, row: TaskRow) -> float | None:
-        """Only where something is known: the end of a backoff, the start of a reservation. None = nobody knows yet."""
+        """Only where something is known: the end of a backoff, the start of a reservation. None = nobody knows yet, or its deadline ends it
+        before."""
         until_ns = self.books.backoff_until_ns.get(task)
         if until_ns is None:
-            return reservations.starts_in_s(self.world, task, row)
-        return max(0.0, (until_ns - self.world.now_ns) / 1e9)
+            start_s = reservations.starts_in_s(self.world, task, row)
+        else:
+            start_s = max(0.0, (until_ns - self.world.now_ns) / 1e9)
+        if start_s is None or self.world.expires_within(task, start_s):
+            return None
+        return start_s
 
     def _reasons(self, task: int, row: TaskRow, body: Task) -> Iterator[Found]:
         """Every reason that is true, most telling first; at least one."""

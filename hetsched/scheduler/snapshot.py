@@ -202,11 +202,12 @@ def _no_words(kind: int, payload: bytes) -> None:
 def rebuild(world: World) -> None:
     """Timers and dependency links, from the state alone; only tasks that can have any are looked at."""
     books, core = world.books, world.core
-    expiring = _templates(books, lambda body: body.on_deadline == "expire")
-    for task in core.concerned(WAITING_MASK, expiring, _core.CLAIMING | _core.HELD_DEPENDENCY):
+    for task, deadline_ns in expiries(world):
+        world.timers.set(Timer.DEADLINE, task, deadline_ns)
+    for task in core.concerned(
+        WAITING_MASK, _templates(books, lambda _: False), _core.CLAIMING | _core.HELD_DEPENDENCY
+    ):
         row, body = core.task(task), world.body(task)
-        if body.on_deadline == "expire" and row.deadline_ns != _core.NEVER_NS:
-            world.timers.set(Timer.DEADLINE, task, row.deadline_ns)
         if row.flags & _core.CLAIMING:
             world.timers.set(Timer.CLAIM, task, books.now_ns + round(120e9))
         if row.flags & _core.HELD_DEPENDENCY:
@@ -217,6 +218,15 @@ def rebuild(world: World) -> None:
     for task in core.concerned(states_mask((_core.RUNNING,)), limited, _core.SHAKEN):
         outcomes.watch_run(world, task)
     _watch_gangs(world)
+
+
+def expiries(world: World) -> Iterator[tuple[int, int]]:
+    """(task, deadline in ns) of those that wait and end by their deadline if they still do then."""
+    expiring = _templates(world.books, lambda body: body.on_deadline == "expire")
+    for task in world.core.concerned(WAITING_MASK, expiring, 0):
+        deadline_ns = world.core.task(task).deadline_ns
+        if deadline_ns != _core.NEVER_NS:
+            yield task, deadline_ns
 
 
 def _templates(books: Books, matters: Callable[[Task], bool]) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hetsched import wire
-from hetsched._core import NONE, Core, Run
+from hetsched._core import NEVER_NS, NONE, Core, Run
 from hetsched.errors import Elsewhere, HetschedError, NotFound
 from hetsched.model import Task
 from hetsched.scheduler import words
@@ -194,6 +194,13 @@ class World:
     def body(self, task: int) -> Task:
         """The task's body (without id, deadline and priority)."""
         return self.books.body(task)
+
+    def expires_within(self, task: int, seconds: float) -> bool:
+        """Its deadline ends the task before so many seconds are over, if it still waits."""
+        deadline_ns = self.core.task(task).deadline_ns
+        if deadline_ns == NEVER_NS or self.body(task).on_deadline != "expire":
+            return False
+        return deadline_ns <= self.now_ns + round(seconds * 1e9)
 
     def session(self, node: str) -> int:
         """Session of the node's link, 0 when it never joined this daemon."""

@@ -107,6 +107,86 @@ def test_when_the_time_is_over_what_was_found_by_then_is_the_answer() -> None:
     assert told is not None and told.eta is None and told.remedies == []
 
 
+# ---------------------------------------------------------------------- who does not live to see it
+
+
+def full(*, seconds: float = 30) -> Story:
+    """One node, full for so long."""
+    story = Story([node("a", gpus=4)])
+    story.submit(task("r", resources={"gpu": 4}, duration=seconds))
+    story.wait(1)
+    return story
+
+
+def test_who_expires_before_it_could_start_is_told_both_times_and_promised_nothing_too_late() -> None:
+    story = full()
+    expiring = {"on_deadline": "expire", "resources": {"gpu": 4}}
+    planned = plan(story, [task("p", deadline=6, **expiring), task("q", deadline=600, **expiring)])["tasks"]
+    assert planned[0]["eta"] is None and planned[1]["eta"]["p50"] == pytest.approx(29, abs=0.2)
+    assert planned[0]["eta_reason"] == "its deadline ends it in about 6 s, and it would start in about 29 s"
+    story.submit(task("w", deadline=8, **expiring))
+    story.wait(1)
+    told = advice(story, "w")
+    assert told.eta is None
+    assert told.eta_reason == "its deadline ends it in about 7 s, and it would start in about 28 s"
+    assert all(one["effect"]["eta_seconds"] < 7 for one in told.remedies), told.remedies
+    story.wait(7)
+    assert story.state("w") == "expired"
+
+
+def test_a_deadline_that_ends_nothing_or_comes_after_the_start_changes_no_answer() -> None:
+    for extra in ({"deadline": 8}, {"deadline": 60, "on_deadline": "expire"}, {}):
+        story = full()
+        story.submit(task("w", resources={"gpu": 4}, **extra))
+        story.wait(1)
+        eta = advice(story, "w").eta
+        assert eta is not None and eta["p50"] == pytest.approx(28, abs=0.2), extra
+        assert "wait for r: starts in about 28 s on a" == remedy(story, "w", "wait")["detail"]
+
+
+def test_a_reservation_is_no_start_for_who_expires_before_it() -> None:
+    for extra, known in (({}, True), ({"deadline": 8}, True), ({"deadline": 8, "on_deadline": "expire"}, False)):
+        story = Story([node("a", cpu=4)])
+        story.submit(task("r", cpu=3, duration=100))
+        story.wait(1)
+        story.submit(task("first", cpu=4, **extra))
+        story.submit(task("w", cpu=1))
+        story.wait(1)
+        told = story.scheduler.view.explain("first")
+        assert "reserved" in [told["reason"], *(one["reason"] for one in told["secondary"])]
+        assert (told["eta_seconds"] is not None) is known, extra
+
+
+def test_who_expires_is_not_waited_for() -> None:
+    story = full()
+    story.submit(task("dl", resources={"gpu": 4}, duration=100, deadline=8, on_deadline="expire", priority=9))
+    story.submit(task("w", resources={"gpu": 4}))
+    story.wait(1)
+    eta = advice(story, "w").eta
+    assert eta is not None and eta["p50"] == pytest.approx(28, abs=0.2)
+    assert "wait for r:" in remedy(story, "w", "wait")["detail"]
+
+
+def test_a_victim_that_may_take_longer_than_the_deadline_is_no_remedy() -> None:
+    for deadline, helps in ((10, False), (100, True)):
+        story = Story([node("a", gpus=1)])
+        story.submit(task("r", resources={"gpu": 1}, qos="background", grace=20))
+        story.wait(1)
+        body = task("w", resources={"gpu": 1}, qos="background", deadline=deadline, on_deadline="expire")
+        story.submit(body)
+        story.wait(1)
+        assert ("qos" in [one["code"] for one in advice(story, "w").remedies]) is helps
+
+
+def test_what_nobody_knows_is_said_of_who_expires_too() -> None:
+    story = busy(known=False)
+    story.submit(task("w", resources={"gpu": 4}, deadline=50, on_deadline="expire"))
+    story.wait(1)
+    told = advice(story, "w")
+    assert told.eta is None
+    assert told.eta_reason == "its deadline ends it in about 49 s, and nothing is known that would let it start before"
+
+
 # ---------------------------------------------------------------------- what would help
 
 

@@ -30,6 +30,24 @@ def test_every_remedy_has_the_promised_effect(seed: int) -> None:
             hold_to_it(Real(story), ident, remedy)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_who_expires_is_told_so_and_everybody_else_starts_when_it_was_said(seed: int) -> None:
+    story = small_world(seed, hurried=True)
+    image = rehearse.take(story.scheduler)
+    for ident in waiting(story.scheduler):
+        advice = rehearse.advise(image, ident, story.now_ns, patient)
+        assert advice is not None
+        real = Real(story)
+        took_s = real.go_on_until_placed(ident)
+        assert (took_s is None) == (advice.eta is None), (ident, advice)
+        if advice.eta is not None:
+            assert took_s is not None and abs(took_s - advice.eta["p50"]) <= 0.2 + 0.02 * took_s
+        elif "its deadline ends it" in str(advice.eta_reason):
+            assert real.state(ident) == "expired"
+        for remedy in advice.remedies:
+            hold_to_it(Real(story), ident, remedy)
+
+
 def hold_to_it(real: Real, ident: str, remedy: dict[str, Any]) -> None:
     gang = real.task(ident)["spec"].get("gang")
     if remedy["how"].startswith("hetsched "):  # a person pastes it

@@ -19,19 +19,19 @@ def patient(part: float) -> Callable[[], bool]:
     return lambda: False
 
 
-def small_world(seed: int) -> Story:
-    """Two to five unlike nodes, some closed, a queue with a limit, tasks that run and tasks that wait."""
-    dice = random.Random(seed)
+def small_world(seed: int, *, hurried: bool = False) -> Story:
+    """Two to five unlike nodes, some closed, a queue with a limit, tasks that run and tasks that wait. `hurried`: most of them expire."""
+    dice, hurry = random.Random(seed), random.Random(seed)
     nodes = [_node(dice, at) for at in range(dice.randint(2, 5))]
     story = Story(nodes, config={"reject_unsatisfiable": False})
     story.queue(name="small", limit={"gpu": dice.randint(1, 4)})
     for at in range(dice.randint(3, 14)):
-        story.submit(_task(dice, f"t{at}"))
+        story.submit({**_task(dice, f"t{at}"), **(_deadline(hurry) if hurried else {})})
         story.wait(dice.choice((0.2, 1, 30)))
     if dice.random() < 0.4:
         story.ask(m.OperateNode(verb="cordon", node=dice.choice(nodes)["name"]))
     for at in range(dice.randint(1, 6)):
-        story.submit(_task(dice, f"w{at}", big=True))
+        story.submit({**_task(dice, f"w{at}", big=True), **(_deadline(hurry) if hurried else {})})
     if dice.random() < 0.3:
         _gang(dice, story)
     story.wait(1)
@@ -68,6 +68,10 @@ def _task(dice: random.Random, ident: str, *, big: bool = False) -> dict[str, An
     if known is not None:
         body[known] = dice.choice((60, 300, 1000))
     return body
+
+
+def _deadline(dice: random.Random) -> dict[str, Any]:
+    return {"deadline": dice.choice((40, 200, 700)), "on_deadline": "expire"} if dice.random() < 0.7 else {}
 
 
 def _gang(dice: random.Random, story: Story) -> None:

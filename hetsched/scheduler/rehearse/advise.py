@@ -25,7 +25,7 @@ from hetsched.scheduler.rehearse.image import Image, Patience, load_copy, open_c
 from hetsched.scheduler.rehearse.remedies import Candidate, as_candidate, candidates
 from hetsched.scheduler.rehearse.subject import Subject, instead, subject_of
 from hetsched.scheduler.rehearse.trial import Effect, Trial
-from hetsched.scheduler.rehearse.unknown import awaited, why_unknown
+from hetsched.scheduler.rehearse.unknown import awaited, too_late, why_unknown
 from hetsched.scheduler.scheduler import Scheduler
 from hetsched.scheduler.totals import totals
 
@@ -106,6 +106,8 @@ def _eta(engine: Engine, slot: int, reasons: list[str], is_over: Patience) -> tu
     copy = open_copy(image, now_ns)
     soon = Runner(copy, now_ns, late=False).run({slot}, is_over)
     start = soon.starts.get(slot)
+    if slot in soon.expired:
+        return None, Advice(eta_reason=expires_first(image, soon.expired[slot], slot, now_ns, is_over))
     if start is None:
         return None, Advice(eta_reason=why_unknown(awaited(engine.scratch, slot), copy, slot, soon.why))
     late = Runner(open_copy(image, now_ns), now_ns, late=True).run({slot}, is_over)
@@ -113,11 +115,21 @@ def _eta(engine: Engine, slot: int, reasons: list[str], is_over: Patience) -> tu
 
 
 def eta_json(soon: Future, late: Future, slot: int, now_ns: int) -> dict[str, float]:
-    """p90 is where the late run came to, as far as that was looked; never before p50."""
+    """p90 is where the late run came to, as far as that was looked and at most the deadline that ends it; never before p50."""
     last = late.starts.get(slot)
     p50 = (soon.starts[slot].at_ns - now_ns) / 1e9
     p90 = ((late.until_ns if last is None else last.at_ns) - now_ns) / 1e9
     return {"p50": p50, "p90": max(p50, p90)}
+
+
+def expires_first(image: Image, deadline_ns: int, slot: int, now_ns: int, is_over: Patience) -> str:
+    """Why a task that ends by its deadline has no start, with when it would have had one."""
+    start = (
+        Runner(open_copy(image, now_ns), now_ns, late=False)
+        .run({slot}, is_over, undated=frozenset({slot}))
+        .starts.get(slot)
+    )
+    return too_late(deadline_ns, None if start is None else start.at_ns, now_ns)
 
 
 def _wait(start: Start | None, now_ns: int) -> tuple[float, dict[str, Any]] | None:

@@ -2,8 +2,8 @@
 
 What is known of an attempt's end: a `duration` is the truth; then what was learned of such tasks, where that beats the `estimate`; the
 estimate is a guess, which the late run doubles; a `time_limit` bounds all; a stopping attempt has its `grace`. An attempt of which none of
-this is known never ends here, so a start that hangs on it has no ETA, and the answer says so instead of guessing. Nothing new arrives,
-nothing fails: it is the future as far as it is known.
+this is known never ends here, so a start that hangs on it has no ETA, and the answer says so instead of guessing. Who expires at its deadline
+leaves then, and makes way for others. Nothing new arrives, nothing fails: it is the future as far as it is known.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from hetsched import _core, wire
 from hetsched.model import Task
 from hetsched.policy.profiles import Prediction
-from hetsched.scheduler import messages, outcomes
+from hetsched.scheduler import messages, outcomes, snapshot
 from hetsched.scheduler.attempts import Attempt
 from hetsched.scheduler.lifecycle import states_mask
 from hetsched.scheduler.messages import Orders
@@ -50,9 +50,11 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Future(msgspec.Struct, kw_only=True):
-    """`starts`: by task slot. `why`: of those that are missing. `until_ns`: how far was looked."""
+    """`starts`: by task slot. `expired`: deadlines of those that it ended before they could start. `why`: of the others that are missing.
+    `until_ns`: how far was looked."""
 
     starts: dict[int, Start]
+    expired: dict[int, int] = {}
     why: str = ""
     until_ns: int = 0
 
@@ -85,12 +87,15 @@ class Runner:
         self.now_ns = now_ns
         self.late = late
         self._ends: list[tuple[int, int, int]] = []  # (time, task slot, attempt)
+        self._deadlines: dict[int, int] = {}  # by task slot, of those that waited at the beginning
         self._unknown = 0
         self._predictions: dict[tuple[int, str], Prediction | None] = {}
 
-    def run(self, wanted: set[int], is_over: Patience) -> Future:
-        """Until all wanted tasks are placed, or nothing happens any more, or it takes too long."""
+    def run(self, wanted: set[int], is_over: Patience, *, undated: frozenset[int] = frozenset()) -> Future:
+        """Until all wanted tasks are placed or have expired, or nothing happens any more, or it takes too long. `undated`: as if the deadlines
+        of these tasks ended nothing."""
         self._set_timers()
+        self._set_deadlines(undated)
         for task in list(self.live):
             self._expect(task)
         heapq.heapify(self._ends)
@@ -105,6 +110,7 @@ class Runner:
         inputs: list[messages.Input] = []
         for count in range(MOST_STEPS):
             self._note_starts(self.scheduler.step(inputs, self.now_ns).orders, missing, ended, future)
+            self._note_expired(missing, future)
             if not missing or is_over() or not self._next_ns():
                 break
             if count == EXACT_STEPS:
@@ -135,6 +141,16 @@ class Runner:
             for task in held:
                 if self.core.task(task).flags & _core.HELD_DEPENDENCY:
                     outcomes.settle_dependencies(scheduler.world, task, scheduler.world.body(task))
+
+    def _set_deadlines(self, undated: frozenset[int]) -> None:
+        """Of all that wait and expire: a copy has none of these timers but those of tasks that were submitted to it."""
+        timers = self.scheduler.world.timers
+        for task, deadline_ns in snapshot.expiries(self.scheduler.world):
+            timers.set(Timer.DEADLINE, task, deadline_ns)
+            self._deadlines[task] = deadline_ns
+        for task in undated:
+            timers.clear(Timer.DEADLINE, task)
+            self._deadlines.pop(task, None)
 
     def _expect(self, task: int) -> None:
         """Note when the live attempt of the task ends."""
@@ -168,6 +184,8 @@ class Runner:
         """Go on to that time; what is said then, and whose ends that are by node."""
         self.now_ns = max(self.now_ns, self._next_ns())
         last_ns = self.now_ns + round((self.now_ns - self.began_ns) * grain)
+        if grain and (not self._ends or self._ends[0][0] > self.now_ns):
+            self.now_ns = last_ns  # timers that lie close together, too
         inputs: list[messages.Input] = []
         ended: dict[str, list[str]] = {}
         while self._ends and self._ends[0][0] <= last_ns:
@@ -199,6 +217,12 @@ class Runner:
                 self._expect_stop(order.message)
         if len(self._ends) > known:
             heapq.heapify(self._ends)
+
+    def _note_expired(self, missing: set[int], future: Future) -> None:
+        """After the starts of the step: whoever has not started by its deadline never does."""
+        for task in [task for task in missing if self._deadlines.get(task, self.now_ns + 1) <= self.now_ns]:
+            missing.discard(task)
+            future.expired[task] = self._deadlines[task]
 
     def _expect_stop(self, stop: wire.Stop) -> None:
         """A victim has its grace from now."""

@@ -16,10 +16,10 @@ from hetsched.scheduler import messages
 from hetsched.scheduler.lifecycle import STATE_OF_CODE, WAITING_CODES
 from hetsched.scheduler.messages import SubmitReply
 from hetsched.scheduler.rehearse.advise import Share, eta_json
-from hetsched.scheduler.rehearse.forecast import Runner
-from hetsched.scheduler.rehearse.image import Image, open_copy
+from hetsched.scheduler.rehearse.forecast import Future, Runner
+from hetsched.scheduler.rehearse.image import Image, Patience, open_copy
 from hetsched.scheduler.rehearse.trial import grace_s
-from hetsched.scheduler.rehearse.unknown import awaited, why_unknown
+from hetsched.scheduler.rehearse.unknown import awaited, too_late, why_unknown
 from hetsched.scheduler.rendering import placement_json
 from hetsched.scheduler.scheduler import Scheduler
 
@@ -120,11 +120,25 @@ def _foresee(
     again = open_copy(image, now_ns)
     again.step([messages.Submit(ticket=TICKET, submission=submission)], now_ns)
     late = Runner(again, now_ns, late=True).run(set(soon.starts), share(1.0))
+    undated = _undated(image, submission, frozenset(soon.expired), now_ns, share(1.0))
     for slot in wanted:
         if slot in soon.starts:
             waiting[slot]["eta"] = eta_json(soon, late, slot, now_ns)
+        elif slot in soon.expired:
+            start = undated.starts.get(slot)
+            start_ns = None if start is None else start.at_ns
+            waiting[slot]["eta_reason"] = too_late(soon.expired[slot], start_ns, now_ns)
         else:
             waiting[slot]["eta_reason"] = why_unknown(before[slot], copy, slot, soon.why)
+
+
+def _undated(image: Image, submission: Submission, expired: frozenset[int], now_ns: int, is_over: Patience) -> Future:
+    """When those would start that end by their deadlines, if these did not end them."""
+    if not expired:
+        return Future(starts={})
+    copy = open_copy(image, now_ns)
+    copy.step([messages.Submit(ticket=TICKET, submission=submission)], now_ns)
+    return Runner(copy, now_ns, late=False).run(set(expired), is_over, undated=expired)
 
 
 def _summary(tasks: list[dict[str, Any]], rejected: int) -> dict[str, Any]:

@@ -69,12 +69,14 @@ class Trial:
             nodes=nodes,
         )
 
-    def _claim(self, slot: int) -> Effect:
-        claim = self.copy.books.attempts.claims[slot]
+    def _claim(self, slot: int) -> Effect | None:
+        claim, wait_s = self.copy.books.attempts.claims[slot], grace_s(self.copy, slot)
+        if self.copy.world.expires_within(slot, wait_s):
+            return None
         return Effect(
             starts="after_victims",
             node=claim.node,
-            eta_seconds=grace_s(self.copy, slot),
+            eta_seconds=wait_s,
             devices=placement_json(claim.node, claim.devices)["devices"],
             victims=list(claim.victims[:SHOWN]),
             price_device_seconds=claim.price_device_seconds,

@@ -27,6 +27,14 @@ def why_unknown(before: str, after: Scheduler, slot: int, why: str) -> str:
     return before if before and after.core.task(slot).state in (_core.HELD, _core.SKIPPED) else why
 
 
+def too_late(deadline_ns: int, start_ns: int | None, now_ns: int) -> str:
+    """Of a task that its deadline ends while it waits; `start_ns`: when it would start if it had none, None: nobody knows."""
+    ends = f"its deadline ends it in about {(deadline_ns - now_ns) / 1e9:.0f} s"
+    if start_ns is None:
+        return f"{ends}, and nothing is known that would let it start before"
+    return f"{ends}, and it would start in about {(start_ns - now_ns) / 1e9:.0f} s"
+
+
 def _links(scheduler: Scheduler, slot: int) -> list[tuple[str, str, int]]:
     """(id, when, state) of those that it waits for and that are still there."""
     core = scheduler.core
