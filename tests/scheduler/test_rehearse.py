@@ -107,6 +107,71 @@ def test_when_the_time_is_over_what_was_found_by_then_is_the_answer() -> None:
     assert told is not None and told.eta is None and told.remedies == []
 
 
+# ---------------------------------------------------------------------- whom it waits for
+
+
+def waits_for(story: Story, ident: str) -> str:
+    return str(remedy(story, ident, "wait")["detail"])
+
+
+def test_who_is_held_waits_for_what_holds_it_whoever_ends_last_on_its_node() -> None:
+    story = Story([node("a", gpus=4), node("b", gpus=4, model="H100")])
+    story.submit(task("ea", models=["A100"], resources={"gpu": 4}, duration=60))
+    story.submit(task("eb", models=["H100"], resources={"gpu": 4}, duration=20))
+    story.wait(1)
+    story.submit(task("ew", models=["H100"], resources={"gpu": 4}, duration=5))
+    story.submit(task("ec", models=["H100"], resources={"gpu": 4}, after=["ea"]))
+    story.submit(task("ed", models=["H100"], resources={"gpu": 4}, after=["ea", "eb"], priority=-1))
+    story.wait(1)
+    assert waits_for(story, "ec") == "wait for ea: starts in about 58 s on b"
+    assert waits_for(story, "ew") == "wait for eb: starts in about 18 s on b"
+    story.ask(m.Cancel(ids=("ec",)))
+    assert waits_for(story, "ed") == "wait for ea: starts in about 58 s on b"
+
+
+def test_who_is_let_go_while_there_is_no_room_waits_for_both() -> None:
+    story = Story([node("a", gpus=1), node("b", gpus=1, model="H100")])
+    story.submit(task("parent", models=["A100"], resources={"gpu": 1}, duration=20))
+    story.submit(task("r", models=["H100"], resources={"gpu": 1}, duration=60))
+    story.wait(1)
+    story.submit(task("w", models=["H100"], resources={"gpu": 1}, after=["parent"]))
+    story.wait(1)
+    assert waits_for(story, "w") == "wait for parent, r: starts in about 58 s on b"
+
+
+def test_who_is_over_the_limit_of_its_queue_waits_for_what_is_in_the_queue() -> None:
+    story = Story([node("a", gpus=1), node("b", gpus=1, model="H100")])
+    story.queue(name="team", limit={"gpu": 1})
+    story.submit(task("mine", models=["A100"], resources={"gpu": 1}, queue="team", duration=60))
+    story.submit(task("other", models=["H100"], resources={"gpu": 1}, duration=20))
+    story.wait(1)
+    story.submit(task("w", models=["H100"], resources={"gpu": 1}, queue="team"))
+    story.wait(1)
+    assert waits_for(story, "w") == "wait for mine: starts in about 58 s on b"
+
+
+def test_a_member_waits_for_the_last_place_of_its_gang() -> None:
+    story = Story([node("a", gpus=1), node("b", gpus=1)])
+    story.submit(task("early", resources={"gpu": 1}, duration=20))
+    story.submit(task("late", resources={"gpu": 1}, duration=60))
+    story.wait(1)
+    story.submit({"template": task("g", resources={"gpu": 1}, gang={"id": "g", "size": 2}), "count": 2})
+    story.wait(1)
+    for member in ("g-0", "g-1"):
+        assert waits_for(story, member).startswith("wait for late: starts in about 58 s")
+
+
+def test_who_pauses_waits_for_nobody() -> None:
+    story = Story([node("a", gpus=1)])
+    story.submit(task("w", resources={"gpu": 1}, retries=3))
+    story.wait(1)
+    story.submit(task("short", resources={"gpu": 1}, duration=0.1))
+    story.end("w", ok=False, reason="exit 1")
+    story.step()
+    assert story.state("w") == "backoff"
+    assert waits_for(story, "w").startswith("wait: starts in about")
+
+
 # ---------------------------------------------------------------------- who does not live to see it
 
 

@@ -9,6 +9,7 @@ leaves then, and makes way for others. Nothing new arrives, nothing fails: it is
 from __future__ import annotations
 
 import heapq
+from itertools import takewhile
 
 import msgspec
 
@@ -20,6 +21,7 @@ from hetsched.scheduler.attempts import Attempt
 from hetsched.scheduler.lifecycle import states_mask
 from hetsched.scheduler.messages import Orders
 from hetsched.scheduler.rehearse.image import Patience
+from hetsched.scheduler.rehearse.unknown import open_parents
 from hetsched.scheduler.scheduler import Scheduler
 from hetsched.scheduler.timers import Timer
 
@@ -42,11 +44,18 @@ IDLE = "nothing that is going to happen by itself would let it start"
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """A task was placed at `at_ns` on `node`; `ended`: who ended there last before."""
+    """A task was placed at `at_ns` on `node`; `ended`: whose ends let it begin, as far as they are known."""
 
     at_ns: int
     node: str
     ended: tuple[str, ...]
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The end of an attempt, on its node."""
+
+    at_ns: int
+    node: str
 
 
 class Future(msgspec.Struct, kw_only=True):
@@ -87,7 +96,11 @@ class Runner:
         self.now_ns = now_ns
         self.late = late
         self._ends: list[tuple[int, int, int]] = []  # (time, task slot, attempt)
+        self._pauses: list[int] = []  # when those are over that lasted at the beginning
         self._deadlines: dict[int, int] = {}  # by task slot, of those that waited at the beginning
+        self._parents: dict[int, list[str]] = {}  # by task slot: whom it was held by at the beginning
+        self._ended: dict[str, Ended] = {}  # by task, the latest last
+        self._just_ns = round(scheduler.config.batch.max_wait * 1e9)  # what ended so shortly before a start let it come
         self._unknown = 0
         self._predictions: dict[tuple[int, str], Prediction | None] = {}
 
@@ -103,20 +116,19 @@ class Runner:
         for task in wanted & self.live.keys():
             future.starts[task] = Start(at_ns=self.now_ns, node=self.live[task].node, ended=())
         missing = wanted - self.live.keys()
-        ended: dict[str, list[str]] = {}
+        self._parents = {task: open_parents(self.scheduler, task) for task in missing}
         window = self.scheduler.window
         window.max_wait_ns = round(self.scheduler.config.batch.max_wait * 1e9)
         window.open(self.now_ns)
         inputs: list[messages.Input] = []
         for count in range(MOST_STEPS):
-            self._note_starts(self.scheduler.step(inputs, self.now_ns).orders, missing, ended, future)
+            self._note_starts(self.scheduler.step(inputs, self.now_ns).orders, missing, future)
             self._note_expired(missing, future)
             if not missing or is_over() or not self._next_ns():
                 break
             if count == EXACT_STEPS:
                 window.max_wait_ns = 0
-            inputs, now_ended = self._due(0.0 if count < EXACT_STEPS else GRAIN)
-            ended.update(now_ended)
+            inputs = self._due(0.0 if count < EXACT_STEPS else GRAIN)
         future.until_ns = self.now_ns
         if missing:
             future.why = self._why()
@@ -135,6 +147,7 @@ class Runner:
         scheduler, books = self.scheduler, self.scheduler.books
         for task, until_ns in books.backoff_until_ns.items():
             scheduler.world.timers.set(Timer.BACKOFF, task, until_ns)
+            self._pauses.append(until_ns)
         held = self.core.page(0, MOST_HELD + 1, states_mask((_core.HELD,)))
         if len(held) <= MOST_HELD:
             self.core.begin(self.now_ns)
@@ -180,14 +193,14 @@ class Runner:
         due = [self._ends[0][0]] if self._ends else []
         return min([*due, *([] if wake_ns is None else [wake_ns])], default=0)
 
-    def _due(self, grain: float) -> tuple[list[messages.Input], dict[str, list[str]]]:
-        """Go on to that time; what is said then, and whose ends that are by node."""
+    def _due(self, grain: float) -> list[messages.Input]:
+        """Go on to that time; what is said then."""
         self.now_ns = max(self.now_ns, self._next_ns())
         last_ns = self.now_ns + round((self.now_ns - self.began_ns) * grain)
         if grain and (not self._ends or self._ends[0][0] > self.now_ns):
             self.now_ns = last_ns  # timers that lie close together, too
         inputs: list[messages.Input] = []
-        ended: dict[str, list[str]] = {}
+        ended: dict[str, str] = {}
         while self._ends and self._ends[0][0] <= last_ns:
             at_ns, task, number = heapq.heappop(self._ends)
             self.now_ns = max(self.now_ns, at_ns)
@@ -195,14 +208,17 @@ class Runner:
             if attempt is None or attempt.number != number:
                 continue
             name = self.scheduler.books.id_of(task)
-            ended.setdefault(attempt.node, []).append(name)
+            ended[name] = attempt.node
             stopping = self.core.task(task).state == _core.STOPPING
             inputs.append(messages.AttemptEnded(node=attempt.node, task=name, attempt=number, succeeded=not stopping))
-        return inputs, ended
+        for name, node in ended.items():
+            self._ended.pop(name, None)
+            self._ended[name] = Ended(self.now_ns, node)
+        return inputs
 
     # -- what happened
 
-    def _note_starts(self, orders: Orders, missing: set[int], ended: dict[str, list[str]], future: Future) -> None:
+    def _note_starts(self, orders: Orders, missing: set[int], future: Future) -> None:
         known = len(self._ends)
         for order in orders:
             if isinstance(order.message, wire.Start):
@@ -211,12 +227,36 @@ class Runner:
                 if task in missing:
                     missing.discard(task)
                     future.starts[task] = Start(
-                        at_ns=self.now_ns, node=order.node, ended=tuple(ended.get(order.node, ()))
+                        at_ns=self.now_ns, node=order.node, ended=self._who_let_it(task, order.node)
                     )
             elif isinstance(order.message, wire.Stop):
                 self._expect_stop(order.message)
         if len(self._ends) > known:
             heapq.heapify(self._ends)
+
+    def _who_let_it(self, task: int, node: str) -> tuple[str, ...]:
+        """Whose ends let the task begin on the node now: the last of those that it waited for, and of what ended just now who was on the node,
+        else all of that (a limit of its queue, the place of another member, who had a reservation)."""
+        parents = [name for name in self._parents[task] if name in self._ended]
+        last_ns = max((self._ended[name].at_ns for name in parents), default=0)
+        parents = [name for name in parents if self._ended[name].at_ns == last_ns]
+        if last_ns >= self.now_ns - self._just_ns:
+            return tuple(parents)
+        just = self._ended_since(self.now_ns - self._just_ns)
+        there = [name for name in just if self._ended[name].node == node]
+        if not just and not parents and not self._was_due():  # looked at again a while after there was room
+            there = [name for name, ended in self._ended.items() if ended.node == node][-1:]
+        return (*parents, *(there or just))
+
+    def _ended_since(self, since_ns: int) -> list[str]:
+        """Who ended then or later, in order."""
+        found = list(takewhile(lambda name: self._ended[name].at_ns >= since_ns, reversed(self._ended)))
+        return found[::-1]
+
+    def _was_due(self) -> bool:
+        """A pause or a deadline was over just now, of whomever."""
+        times = (*self._deadlines.values(), *self._pauses)
+        return any(self.now_ns - self._just_ns <= due_ns <= self.now_ns for due_ns in times)
 
     def _note_expired(self, missing: set[int], future: Future) -> None:
         """After the starts of the step: whoever has not started by its deadline never does."""

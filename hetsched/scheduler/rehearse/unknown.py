@@ -22,6 +22,14 @@ def awaited(scheduler: Scheduler, slot: int) -> str:
     return f"it waits for the end of {names}, and nobody knows when that is"
 
 
+def open_parents(scheduler: Scheduler, slot: int) -> list[str]:
+    """Whose ends hold the task."""
+    row = scheduler.core.task(slot)
+    if row.state != _core.HELD or not row.flags & _core.HELD_DEPENDENCY:
+        return []
+    return [ident for ident, when, state in _links(scheduler, slot) if judge(when, state) == OPEN]
+
+
 def why_unknown(before: str, after: Scheduler, slot: int, why: str) -> str:
     """`before`: what `awaited` said; `after`: the copy that was run forward; `why`: what the run says of those that did not start in it."""
     return before if before and after.core.task(slot).state in (_core.HELD, _core.SKIPPED) else why
