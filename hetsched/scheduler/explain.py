@@ -126,7 +126,7 @@ class Explain:
             )
         yield from self._gang(row)
         yield from self._limits(body)
-        yield from reservations.reasons(self.world, task, row, self.books.profiles.expected_s(body)[0])
+        yield from reservations.reasons(self.world, task, row)
         yield from self._patience(task)
         room = self._room(row, body)
         if room[0] == Waiting.NO_CAPACITY or (row.gang != _core.NONE and not row.flags & _core.CLAIMING):
