@@ -230,6 +230,51 @@ class Remedy(msgspec.Struct):
     effect: Effect
 
 
+class OrderTerm(msgspec.Struct, kw_only=True):
+    """`value`: 0 to 1; null where the core tells none."""
+
+    term: str
+    weight: float
+    value: float | None
+    what: str
+    source: str
+
+
+class QueueShare(msgspec.Struct, kw_only=True):
+    """`resource`: of which the queue uses the largest part of the cluster's, `share`; null while it uses nothing."""
+
+    queue: str
+    share: float
+    resource: str | None
+    weight: int
+    share_over_weight: float
+
+
+class LiftedPriority(msgspec.Struct, kw_only=True):
+    """Points: its own, by age, to within a minute, and both together."""
+
+    own: int
+    age: float
+    lifted: float
+
+
+class Order(msgspec.Struct, kw_only=True):
+    """What the configured order compares. `is_owed`, `queues` (innermost first): of `drf`; `terms`, `score` (their weighted sum, null where
+    one is not known): of `weighted`."""
+
+    name: str
+    formula: str
+    source: str
+    qos: str
+    priority: LiftedPriority
+    deadline: str | None
+    sequence: int
+    is_owed: bool | None = None
+    queues: list[QueueShare] = []
+    terms: list[OrderTerm] = []
+    score: float | None = None
+
+
 class Explained(msgspec.Struct, kw_only=True):
     """Of a task that waits: everything; of another: reason and detail, and where it is."""
 
@@ -243,6 +288,7 @@ class Explained(msgspec.Struct, kw_only=True):
     nodes_that_fit: int | None = None
     nodes_that_could_ever: int | None = None
     position: int | None = None
+    order: Order | None = None
     eta: Eta | None = None
     eta_seconds: float | None = None
     eta_reason: str | None = None

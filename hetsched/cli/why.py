@@ -71,6 +71,8 @@ def _price(rows: list[dict[str, Any]]) -> None:
 
 def _evidence(answer: dict[str, Any]) -> None:
     rows: list[tuple[str, object]] = [(name.replace("_", " "), answer.get(name)) for name in _SHOWN]
+    if answer.get("order"):
+        rows.append(("order", _order(answer["order"])))
     if answer.get("eta"):
         rows.append(("starts", words.eta(answer["eta"])))
     elif answer.get("eta_reason"):
@@ -84,6 +86,29 @@ def _evidence(answer: dict[str, Any]) -> None:
                 (f"{sight['reason']} seen", f"{sight['count']} times since {words.moment(sight['first_seen'])}")
             )
     pairs(("  " + name, found) for name, found in rows)
+
+
+def _order(found: dict[str, Any]) -> str:
+    """What the configured order compares, in its order."""
+    said = [f"{found['name']}: {found['qos']}"]
+    if found.get("is_owed"):
+        said.append("guaranteed")
+    said += map(_queue, found.get("queues") or ())
+    if found.get("terms"):
+        said.append(" + ".join(f"{one['weight']:g} {one['term']} {_known(one['value'])}" for one in found["terms"]))
+    priority = found["priority"]
+    said.append(f"priority {priority['own']} + {priority['age']:.1f} by age")
+    said.append(f"deadline {words.moment(found['deadline'])}" if found["deadline"] else "no deadline")
+    return ", ".join([*said, f"number {found['sequence']}"])
+
+
+def _queue(one: dict[str, Any]) -> str:
+    share = f"share {one['share']:.3g}" + (f" of {one['resource']}" if one["resource"] else "")
+    return f"queue {one['queue']} {one['share_over_weight']:.3g} ({share} over weight {one['weight']})"
+
+
+def _known(value: float | None) -> str:
+    return "not known" if value is None else f"{value:.3g}"
 
 
 def _constraint(found: dict[str, Any] | None) -> None:

@@ -21,6 +21,7 @@ from hetsched.scheduler.attempts import Attempt, Claimed
 from hetsched.scheduler.gangs import awaited
 from hetsched.scheduler.lifecycle import STATE_OF_CODE, WAITING_CODES
 from hetsched.scheduler.limits import holders, over_limits
+from hetsched.scheduler.order import order_json
 from hetsched.scheduler.reasons import PRECEDENCE, Beside, Waiting
 from hetsched.scheduler.rendering import iso
 from hetsched.scheduler.seen import Seen
@@ -85,6 +86,7 @@ class Explain:
             "nodes_that_fit": verdict["fits"],
             "nodes_that_could_ever": verdict["ever"],
             "position": self.core.ahead(task) + 1,
+            "order": order_json(self.world, task, row, body),
             "eta_seconds": self._eta_s(task, row),
             "history": self._history(task, row),
         }

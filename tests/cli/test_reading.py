@@ -277,6 +277,41 @@ def test_why_tells_when_it_starts_and_what_would_help(daemon: FakeDaemon, call: 
     assert "  starts  nobody knows: it is held" in call("why", "t1").out
 
 
+ORDER = {
+    "formula": "f",
+    "source": "s",
+    "qos": "production",
+    "priority": {"own": 5, "age": 3.25, "lifted": 8.25},
+    "deadline": None,
+    "sequence": 12,
+}
+SHARE = {"queue": "lab", "share": 0.5, "resource": "gpu", "weight": 2, "share_over_weight": 0.25}
+WEIGHED = [
+    {"term": "urgency", "weight": 0.4, "value": 0.1, "what": "w", "source": "s"},
+    {"term": "match", "weight": 0.3, "value": None, "what": "w", "source": "s"},
+]
+
+
+@pytest.mark.parametrize(
+    ("order", "middle"),
+    [
+        ({"name": "fifo"}, ""),
+        (
+            {"name": "drf", "is_owed": True, "queues": [SHARE]},
+            ", guaranteed, queue lab 0.25 (share 0.5 of gpu over weight 2)",
+        ),
+        ({"name": "weighted", "terms": WEIGHED, "score": None}, ", 0.4 urgency 0.1 + 0.3 match not known"),
+    ],
+)
+def test_why_says_in_a_line_what_the_order_compares(
+    daemon: FakeDaemon, call: Call, order: dict[str, object], middle: str
+) -> None:
+    daemon.add("t1", "queued")
+    daemon.explained["t1"] = {"reason": "no_capacity", "order": {**ORDER, **order}}
+    said = f"  order  {order['name']}: production{middle}, priority 5 + 3.2 by age, no deadline, number 12"
+    assert said in call("why", "t1").out.splitlines()
+
+
 @pytest.mark.parametrize("options", [(), ("--gpu", "1"), ("--json",)])
 @pytest.mark.parametrize("name", ["g.yaml", "g.json", "g"])
 def test_a_file_of_a_graph_is_not_planned_and_what_to_do_is_said(

@@ -1,0 +1,166 @@
+"""What explain tells of the order is what decides: the number of each term, and who goes first by them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from hetsched.scheduler import messages as m
+from tests.scheduler.build import Story, node, task
+
+LONG_S = 100_000
+
+
+def order_of(story: Story, ident: str) -> dict[str, Any]:
+    told = story.scheduler.view.explain(ident)["order"]
+    assert isinstance(told, dict)
+    return told
+
+
+def full(order: str, **config: Any) -> Story:
+    """One core, held by `busy` of the queue `other`."""
+    story = Story([node("n1", cpu=1)], config={"order": order, **config})
+    story.submit(task("busy", queue="other"))
+    story.wait(1)
+    return story
+
+
+def order_of_starts(story: Story, waiting: set[str]) -> list[str]:
+    """In which order the one core is given to them."""
+    story.end("busy")
+    begun: list[str] = []
+    while waiting - set(begun):
+        story.wait(1)
+        (now,) = {ident for ident in waiting - set(begun) if story.state(ident) == "running"}
+        begun.append(now)
+        story.end(now)
+    return begun
+
+
+# ---------------------------------------------------------------------- fair share
+
+
+def test_fair_share_tells_the_dominant_part_of_each_queue_up_to_the_root_over_its_weight() -> None:
+    story = Story([node("n1", cpu=8, gpus=4)])
+    story.queue(name="lab/a", weight=2)
+    story.submit(
+        [task("r", cpu=1, queue="lab/a", resources={"gpu": 2}), task("s", cpu=4, queue="lab/b", resources={"gpu": 1})]
+    )
+    story.wait(1)
+    story.submit([task("w", queue="lab/a", resources={"gpu": 4}), task("new", queue="alone", resources={"gpu": 4})])
+    story.wait(1)
+    told = order_of(story, "w")
+    assert (told["name"], told["qos"], told["is_owed"], told["deadline"]) == ("drf", "production", False, None)
+    assert told["queues"] == [
+        {"queue": "lab/a", "share": 0.5, "resource": "gpu", "weight": 2, "share_over_weight": 0.25},
+        {"queue": "lab", "share": 0.75, "resource": "gpu", "weight": 1, "share_over_weight": 0.75},
+    ]
+    (unused,) = order_of(story, "new")["queues"]
+    assert (unused["share"], unused["resource"]) == (0.0, None)
+    assert "NSDI 2011" in told["source"]
+
+
+def test_who_is_owed_a_guarantee_is_told_so() -> None:
+    story = full("drf")
+    story.queue(name="owner", guaranteed={"cpu": 1})
+    story.submit([task("mine", queue="owner"), task("yours", queue="guest")])
+    assert (order_of(story, "mine")["is_owed"], order_of(story, "yours")["is_owed"]) == (True, False)
+
+
+def test_priority_is_told_with_its_age_up_to_a_hundred_points() -> None:
+    story = full("drf")
+    story.submit(task("w", priority=7))
+    story.wait(300)
+    assert order_of(story, "w")["priority"] == {"own": 7, "age": 5.0, "lifted": 12.0}
+    story.wait(LONG_S)
+    assert order_of(story, "w")["priority"] == {"own": 7, "age": 100, "lifted": 107}
+
+
+# ---------------------------------------------------------------------- the weighted order
+
+
+def test_the_weighted_order_tells_each_term_and_their_sum() -> None:
+    story = full("weighted")
+    story.submit([task("calm"), task("due", deadline=9)])
+    terms = {one["term"]: (one["weight"], one["value"]) for one in order_of(story, "calm")["terms"]}
+    assert terms == {"urgency": (0.4, 0.0), "match": (0.3, 0.0), "efficiency": (0.3, 0.8)}
+    assert order_of(story, "calm")["score"] == pytest.approx(0.24)
+    due = order_of(story, "due")
+    assert due["terms"][0]["value"] == pytest.approx(1 / (1 + 9)) and due["score"] == pytest.approx(0.28)
+    assert "queues" not in due and due["deadline"] is not None
+    story.wait(60)
+    assert order_of(story, "due")["terms"][0]["value"] == 1.0
+
+
+def test_a_match_that_the_core_tells_nobody_is_null_and_so_is_the_sum() -> None:
+    story = Story([node("n1")], config={"order": "weighted", "batch": {"max_wait": 30}})
+    story.submit(task("w", qos="background"))
+    told = order_of(story, "w")
+    assert told["terms"][1]["value"] is None and told["score"] is None
+
+
+def test_before_there_is_a_node_each_matches_by_half() -> None:
+    story = Story([], config={"order": "weighted", "reject_unsatisfiable": False})
+    story.submit(task("w"))
+    assert order_of(story, "w")["terms"][1]["value"] == 0.5
+
+
+# ---------------------------------------------------------------------- who goes first, by what is told
+
+
+def rank(told: dict[str, Any]) -> tuple[Any, ...]:
+    """Smallest first, in the words of the formula."""
+    last = (told["deadline"] or "9999", told["sequence"])
+    if told["name"] == "fifo":
+        return (told["sequence"],)
+    if told["name"] == "weighted":
+        return (-told["score"], last[0], -told["priority"]["own"], told["sequence"])
+    return (told["queues"][0]["share_over_weight"], -told["priority"]["own"], *last)
+
+
+@pytest.mark.parametrize("order", ["weighted", "fifo", "drf"])
+@pytest.mark.parametrize("seed", range(8))
+def test_who_is_first_by_what_is_told_starts_first(seed: int, order: str) -> None:
+    """All come at once and of one queue, so that neither age nor what is started in between changes who is before whom."""
+    dice = random.Random(seed)
+    story = full(order)
+    bodies = []
+    for at in range(6):
+        body = task(f"t{at}", priority=dice.choice((0, 0, 5, 50)))
+        if dice.random() < 0.5:
+            body["deadline"] = dice.randint(100, 10_000)
+        bodies.append(body)
+    story.submit(bodies)
+    waiting = {body["id"] for body in bodies}
+    told = sorted(waiting, key=lambda ident: rank(order_of(story, ident)))
+    assert order_of_starts(story, waiting) == told
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_queue_of_the_smallest_told_share_over_weight_is_next(seed: int) -> None:
+    dice = random.Random(seed)
+    story = Story([node("n1", cpu=100, gpus=50)])
+    cores = 99
+    for name in "abc":
+        story.queue(name=name, weight=dice.randint(1, 5))
+        held = dice.randint(1, 30)
+        cores -= held
+        story.submit(task(f"{name}-holds", cpu=held, queue=name, resources={"gpu": dice.randint(1, 15)}))
+    story.submit([task("busy", queue="other"), task("filler", cpu=cores, queue="other")])
+    story.wait(1)
+    story.submit([task(name, queue=name) for name in "abc"])
+    story.wait(1)
+    told = {name: order_of(story, name)["queues"][0]["share_over_weight"] for name in "abc"}
+    story.end("busy")
+    story.wait(1)
+    (started,) = (name for name in "abc" if story.state(name) == "running")
+    assert told[started] == min(told.values())
+
+
+def test_what_does_not_wait_is_told_no_order() -> None:
+    story = full("drf")
+    assert "order" not in story.scheduler.view.explain("busy")
+    story.ask(m.Cancel(ids=("busy",)))
+    assert "order" not in story.scheduler.view.explain("busy")
