@@ -47,9 +47,14 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     except (asyncio.CancelledError, ConnectionError):
         raise
     except Exception:
-        number = secrets.token_hex(4)
-        log.exception("%s %s failed, number %s", request.method, request.path, number)
-        return refuse(HetschedError(f"this is a fault of the daemon, not of the request; its log has it as {number}"))
+        return refuse(fault(log, f"{request.method} {request.path}"))
+
+
+def fault(log: logging.Logger, what: str) -> HetschedError:
+    """For whoever asked, of the exception that is being handled: it is ours, and in the log under the number that is told."""
+    number = secrets.token_hex(4)
+    log.exception("%s failed, number %s", what, number)
+    return HetschedError(f"this is a fault of the daemon, not of the request; its log has it as {number}")
 
 
 def elsewhere(request: web.Request, error: Elsewhere) -> web.Response:

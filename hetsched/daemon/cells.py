@@ -25,6 +25,7 @@ from hetsched.scheduler.cells.letters import Delivered, Letter, Verdict
 from hetsched.scheduler.messages import DigestsHeard, LettersHeard, Remind
 from hetsched.store import Entry, Post
 from hetsched.store.base import Unreachable
+from hetsched.store.ending import end
 from hetsched.store.patience import Backoff
 
 log = logging.getLogger("hetsched.cells")
@@ -84,7 +85,8 @@ class Office:
 
     async def close(self) -> None:
         await self.rest()
-        await _end([task for task in (self._looking,) if task is not None])
+        if self._looking is not None:
+            await end(self._looking)
         await self._post.close()
 
     async def lead(self, daemon: Daemon) -> None:
@@ -127,7 +129,7 @@ class Office:
         self._daemon = None
         couriers, self._couriers = self._couriers, []
         self._outboxes.clear()
-        await _end(couriers)
+        await end(*couriers)
 
     # ------------------------------------------------------------------ looking around
 
@@ -281,9 +283,3 @@ def _row(digest: Digest, age_s: float, silent: bool) -> dict[str, Any]:
         "running": digest.running,
         "on_their_way": digest.away_open,
     }
-
-
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -26,6 +26,7 @@ import socket
 import sys
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,6 +58,7 @@ from hetsched.store import (
     without_secrets,
 )
 from hetsched.store import Standby as StoreStandby
+from hetsched.store.ending import end
 from hetsched.store.prefix import open_prefix
 
 if TYPE_CHECKING:
@@ -180,42 +182,30 @@ class Service:
         advertised = self._config.server.advertise or self._binding.reachable(url)
         name = self._config.server.name or socket.gethostname()
         scorers = plug_ins(self._config)
-        office = self._open_office(desk)
-        try:
-            return await self._live_on(desk, listener, signals, data, url, name, advertised, scorers)
-        finally:
-            if office is not None:
-                await office.close()
+        async with self._office(desk):
+            while True:
+                store = await open_store(self._store_url, self._data_dir, self._config, name=name, address=advertised)
+                data.publish_config(self._config_in_effect())
+                try:
+                    code = await self._live(Life(store, scorers, desk, listener, signals, data, url, advertised))
+                    if code is not None:
+                        return code
+                finally:
+                    await store.close()
+                desk.recover()
 
-    def _open_office(self, desk: Desk) -> Office | None:
-        """For a daemon of a cell."""
+    @contextlib.asynccontextmanager
+    async def _office(self, desk: Desk) -> AsyncIterator[None]:
+        """Of a daemon of a cell."""
         if not self._config.store.cell:
-            return None
+            yield
+            return
         office = desk.cells = Office(self._config, open_post(self._store_url, self._data_dir, self._config))
         office.start()
-        return office
-
-    async def _live_on(
-        self,
-        desk: Desk,
-        listener: Listener,
-        signals: Signals,
-        data: DataDir,
-        url: str,
-        name: str,
-        advertised: str,
-        scorers: Scorers | None,
-    ) -> int:
-        while True:
-            store = await open_store(self._store_url, self._data_dir, self._config, name=name, address=advertised)
-            data.publish_config(self._config_in_effect())
-            try:
-                code = await self._live(Life(store, scorers, desk, listener, signals, data, url, advertised))
-                if code is not None:
-                    return code
-            finally:
-                await store.close()
-            desk.recover()
+        try:
+            yield
+        finally:
+            await office.close()
 
     async def _live(self, life: Life) -> int | None:
         """Stand by if another daemon leads, lead when it is our turn. None: begin again."""
@@ -288,8 +278,7 @@ class Service:
             await self._until_stopped(life, following)
             return (False, following.result()) if following.done() else (True, None)
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            await end(following)
             standby.close()
 
     def _config_in_effect(self) -> dict[str, Any]:

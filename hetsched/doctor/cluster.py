@@ -14,11 +14,20 @@ from hetsched.config import Config
 from hetsched.doctor.check import Check, fail, ok, warn
 from hetsched.errors import ConfigError
 from hetsched.store import without_secrets
-from hetsched.store.cluster import parse
+from hetsched.store.cluster import parse, place_of
+from hetsched.store.primary import Address
 from hetsched.store.scripts import Keys
 
 REACH_S = 5.0
 COVERAGE = "cluster-require-full-coverage"
+
+
+class Served(NamedTuple):
+    """Slots `first` to `last`, and where: the primary, then its replicas."""
+
+    first: int
+    last: int
+    places: list[Address]
 
 
 class Seen(NamedTuple):
@@ -60,14 +69,14 @@ def _state(nodes: list[Seen]) -> Check:
     return ok("cluster state", "ok, as all who answer say")
 
 
-def _slot(config: Config, slot: int, ranges: list[Any], silent: list[str]) -> Check:
+def _slot(config: Config, slot: int, ranges: list[Served], silent: list[str]) -> Check:
     cell = f"cell {config.store.cell}" if config.store.cell else "the journal"
-    served = next((found[2:] for found in ranges if found[0] <= slot <= found[1]), None)
+    served = next((found.places for found in ranges if found.first <= slot <= found.last), None)
     if served is None:
         return fail(
             "cluster slot", f"nobody serves slot {slot}, where {cell} lies", "redis-cli --cluster fix HOST:PORT"
         )
-    places = [_place(node) for node in served]
+    places = [_text_of(address) for address in served]
     replicas = [place for place in places[1:] if place not in silent]
     said = f"slot {slot} of {cell} is served by {places[0]}, with {len(replicas)} replicas that answer"
     if not replicas:
@@ -103,10 +112,10 @@ def _settings(config: Config, nodes: list[Seen]) -> Iterator[Check]:
         yield ok("appendfsync", "always, on all that say")
 
 
-async def _ask(seeds: list[tuple[str, int]], options: dict[str, Any]) -> tuple[list[Any], list[Seen], list[str]]:
+async def _ask(seeds: list[Address], options: dict[str, Any]) -> tuple[list[Served], list[Seen], list[str]]:
     """(ranges of slots, nodes that answer, places of those that do not)."""
-    waiting, ranges, nodes, silent = dict.fromkeys(seeds), list[Any](), list[Seen](), list[str]()
-    asked = set[tuple[str, int]]()
+    waiting, ranges, nodes, silent = dict.fromkeys(seeds), list[Served](), list[Seen](), list[str]()
+    asked = set[Address]()
     while waiting:
         address, _ = waiting.popitem()
         asked.add(address)
@@ -114,23 +123,19 @@ async def _ask(seeds: list[tuple[str, int]], options: dict[str, Any]) -> tuple[l
             async with asyncio.timeout(REACH_S):
                 seen, found = await _look(address, options)
         except (redis_errors.RedisError, OSError, TimeoutError):
-            silent.append(f"{address[0]}:{address[1]}")
+            silent.append(_text_of(address))
             continue
         nodes.append(seen)
         ranges = ranges or found
-        for _, _, *served in found:
-            for node in served:
-                other = (node[0].decode() or address[0], int(node[1]))
-                if other not in asked:
-                    waiting[other] = None
+        waiting |= {other: None for served in found for other in served.places if other not in asked}
     return ranges, sorted(nodes), sorted(silent)
 
 
-async def _look(address: tuple[str, int], options: dict[str, Any]) -> tuple[Seen, list[Any]]:
+async def _look(address: Address, options: dict[str, Any]) -> tuple[Seen, list[Served]]:
     client: Redis = Redis(host=address[0], port=address[1], protocol=2, **options)
     try:
         info = await client.execute_command("CLUSTER", "INFO")  # type: ignore[no-untyped-call]
-        found = await client.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-untyped-call]
+        slots = await client.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-untyped-call]
         role = await client.execute_command("ROLE")  # type: ignore[no-untyped-call]
         try:
             told = {
@@ -141,13 +146,14 @@ async def _look(address: tuple[str, int], options: dict[str, Any]) -> tuple[Seen
         except (redis_errors.NoPermissionError, redis_errors.ResponseError):
             settings = None
         state = "ok" if b"cluster_state:ok" in info else "fail"
-        return Seen(f"{address[0]}:{address[1]}", state, role[0] == b"master", settings), found
+        ranges = [Served(first, last, [place_of(address, node) for node in nodes]) for first, last, *nodes in slots]
+        return Seen(_text_of(address), state, role[0] == b"master", settings), ranges
     finally:
         await client.aclose()
 
 
-def _place(node: list[Any]) -> str:
-    return f"{_text(node[0])}:{node[1]}"
+def _text_of(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"
 
 
 def _text(value: Any) -> str:

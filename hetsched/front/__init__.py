@@ -9,7 +9,7 @@ Promises: a front end knows nothing that would have to survive it. What it answe
 dies its clients see a broken connection and send again, and another one takes its place at once; when the deciding process dies they end.
 The order of a connection's requests is kept. Refusals, limits and words are those of a daemon without front ends.
 
-Where things are: `messages.py` what is said; `line.py` how; `baton.py` how a connection changes hands. In the front end: `main.py`, `office.py`
+Where things are: `messages.py` what is said; `line.py` how; `baton.py` how a connection changes hands. In the front end: `main.py`, `deputy.py`
 (stands for the daemon), `door.py` (what to keep, what to hand over), `tunnel.py` (the same under TLS). In the deciding process: `crew.py`
 (starts and replaces them), `counterpart.py` (one of them, as it is heard here).
 

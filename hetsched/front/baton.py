@@ -66,7 +66,7 @@ class Giver:
             await asyncio.sleep(0.01)
 
 
-class Taker:
+class Receiver:
     """Takes them: `take(socket, came, data)` for each. `close` when the giver has gone."""
 
     def __init__(self, channel: socket.socket, take: Callable[[socket.socket, Came, bytes], None]) -> None:

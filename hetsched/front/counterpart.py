@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from hetsched.api.app import Listener
 from hetsched.api.desk import Desk
+from hetsched.api.problem import fault
 from hetsched.api.protocol import Handed
 from hetsched.daemon.fronts import FrontTotals
 from hetsched.errors import HetschedError
 from hetsched.front import messages as say
-from hetsched.front.baton import Came, Taker
+from hetsched.front.baton import Came, Receiver
 from hetsched.front.line import Line
 from hetsched.scheduler.messages import Array, ArrayReply, Bundle, BundleReply, Known, Submit, SubmitReply
 
@@ -36,7 +36,7 @@ class Counterpart:
         self._kinds: list[Known] = []
         self._connections: dict[int, str] = {}  # number → address
         self._working: set[asyncio.Task[None]] = set()
-        self._baton: Taker | None = None
+        self._baton: Receiver | None = None
         self._hears: dict[type[say.Said], Callable[[Any], None]] = {
             say.Serving: lambda _: serving(),
             say.Kinds: self._on_kinds,
@@ -51,7 +51,7 @@ class Counterpart:
     async def connect(self, line: socket.socket, baton: socket.socket) -> None:
         """Begin to listen to it."""
         await asyncio.get_running_loop().create_unix_connection(lambda: self.line, sock=line)
-        self._baton = Taker(baton, self._take_over)
+        self._baton = Receiver(baton, self._take_over)
 
     def welcome(self) -> None:
         """First word."""
@@ -135,10 +135,7 @@ class Counterpart:
         except HetschedError as error:
             self.line.say(say.Failed(ticket=ticket, error=say.Told.of(error)))
         except Exception:
-            number = secrets.token_hex(4)
-            log.exception("a frame of a front end failed, number %s", number)
-            fault = HetschedError(f"this is a fault of the daemon, not of the request; its log has it as {number}")
-            self.line.say(say.Failed(ticket=ticket, error=say.Told.of(fault)))
+            self.line.say(say.Failed(ticket=ticket, error=say.Told.of(fault(log, "a frame of a front end"))))
 
     # ------------------------------------------------------------------ connections
 

@@ -28,9 +28,9 @@ from hetsched.daemon.binding import tls_context
 from hetsched.errors import HetschedError
 from hetsched.front import messages as say
 from hetsched.front.baton import Came, Giver
+from hetsched.front.deputy import Deputy
 from hetsched.front.door import FrontDoor
 from hetsched.front.line import Line
-from hetsched.front.office import Office
 from hetsched.store.launcher import die_with
 
 EXIT_ALONE = 75
@@ -55,17 +55,17 @@ async def _run(line: socket.socket, baton: socket.socket, listening: list[socket
 class FrontDesk(Desk):
     """Says who takes submissions: whoever the deciding process said last."""
 
-    def __init__(self, welcome: say.Welcome, office: Office) -> None:
+    def __init__(self, welcome: say.Welcome, deputy: Deputy) -> None:
         hosts = None if welcome.hosts is None else frozenset(welcome.hosts)
         super().__init__(welcome.config, Tokens(welcome.standing.tokens), hosts=hosts, insecure=welcome.insecure)
-        self._office = office
+        self._deputy = deputy
         self._refusal: HetschedError | None = None
         self.hear(welcome.standing)
 
     def taking(self) -> Taker:
         if self._refusal is not None:
             raise self._refusal
-        return self._office
+        return self._deputy
 
     @property
     def epoch(self) -> int | None:
@@ -76,9 +76,9 @@ class FrontDesk(Desk):
         """Of a change."""
         self.state = standing.state
         self._told_epoch = standing.epoch
-        self._office.durability = standing.durability
+        self._deputy.durability = standing.durability
         self._refusal = None if standing.refusal is None else standing.refusal.error()
-        self.taker = self._office if self._refusal is None else None
+        self.taker = self._deputy if self._refusal is None else None
         self.tokens = Tokens(standing.tokens)
 
 
@@ -104,27 +104,27 @@ class FrontEnd:
         tls = tls_context(server.tls_cert, server.tls_key, None)
         await self._listener.serve(self._listening, tls, self._door)
         self._line.say(say.Serving())
-        counting = asyncio.create_task(self._office.count(), name="counting")
+        counting = asyncio.create_task(self._deputy.count(), name="counting")
         await self._over.wait()
         counting.cancel()
         await self._listener.stop()
         await self._giver.empty()
-        self._office.say_counts()
+        self._deputy.say_counts()
         self._line.close()
 
     def _heard(self, message: say.Said) -> None:
         self._hears[type(message)](message)
 
     def _welcome(self, welcome: say.Welcome) -> None:
-        self._office = office = Office(self._line, welcome.config.task_defaults())
-        self._desk = FrontDesk(welcome, office)
+        self._deputy = deputy = Deputy(self._line, welcome.config.task_defaults())
+        self._desk = FrontDesk(welcome, deputy)
         self._listener = Listener(self._desk, drain_s=welcome.config.server.drain_timeout, routes=OURS)
         self._hears = {
             say.Standing: self._desk.hear,
-            say.Answered: office.on_answered,
-            say.AnsweredArray: office.on_array,
-            say.AnsweredWhole: office.on_whole,
-            say.Failed: office.on_failed,
+            say.Answered: deputy.on_answered,
+            say.AnsweredArray: deputy.on_array,
+            say.AnsweredWhole: deputy.on_whole,
+            say.Failed: deputy.on_failed,
             say.TurnAway: self._turn_away,
             say.Drain: lambda _: self._end(),
         }
@@ -165,5 +165,5 @@ class FrontEnd:
 
     def hand_over(self, fd: int, came: Came, data: bytes) -> None:
         """To the deciding process."""
-        self._office.handed_over_total += 1
+        self._deputy.handed_over_total += 1
         self._giver.give(fd, came, data)

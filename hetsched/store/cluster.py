@@ -9,20 +9,14 @@ names lie on another; a slot of one journal has some hundred keys and moves in s
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from redis import exceptions as redis_errors
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
 from hetsched.errors import ConfigError
-from hetsched.store.primary import Address, PrimaryBackend, pool_to
+from hetsched.store.primary import Address, PrimaryBackend, asking, named, pool_to
 from hetsched.store.scripts import Keys
-from hetsched.store.sentinel import address_of, is_yes
 
-NODE_TIMEOUT_S = 1.0
 NODE_PORT = 6379
 
 
@@ -32,7 +26,7 @@ class Nodes:
     def __init__(self, seeds: list[Address], slot: int, **options: Any) -> None:
         self.slot = slot
         self._options = options
-        self._clients = {address: self._client(address) for address in seeds}
+        self._clients = {address: asking(address, **options) for address in seeds}
         self._order = list(seeds)  # who answered last is asked first
 
     async def primary(self) -> Address:
@@ -55,7 +49,7 @@ class Nodes:
             self._learn(address, ranges)
             for first, last, primary, *_ in ranges:
                 if first <= self.slot <= last:
-                    return _place(address, primary)
+                    return place_of(address, primary)
             said = f"nobody serves slot {self.slot}"
         raise redis_errors.ConnectionError(f"the cluster names no primary: {said}")
 
@@ -64,21 +58,10 @@ class Nodes:
         self._order.remove(asked)
         self._order.insert(0, asked)
         for _, _, *nodes in ranges:
-            for address in (_place(asked, node) for node in nodes):
+            for address in (place_of(asked, node) for node in nodes):
                 if address not in self._clients:
-                    self._clients[address] = self._client(address)
+                    self._clients[address] = asking(address, **self._options)
                     self._order.append(address)
-
-    def _client(self, address: Address) -> Redis:
-        return Redis(
-            host=address[0],
-            port=address[1],
-            protocol=2,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=NODE_TIMEOUT_S,
-            socket_connect_timeout=NODE_TIMEOUT_S,
-            **self._options,
-        )
 
     async def close(self) -> None:
         for client in self._clients.values():
@@ -98,26 +81,15 @@ class ClusterBackend(PrimaryBackend):
 
 def parse(url: str) -> tuple[list[Address], dict[str, Any]]:
     """(nodes, username, password and ssl). ConfigError."""
-    parts = urlsplit(url)
-    user, _, places = parts.netloc.rpartition("@")
-    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    try:
-        seeds = [address_of(place, NODE_PORT) for place in places.split(",") if place]
-    except ValueError as error:
-        raise ConfigError(f"store.url: {error}") from None
-    if not seeds or parts.path.strip("/") or set(options) - {"ssl"}:
+    found = named(url, NODE_PORT)
+    if not found.addresses or found.path or set(found.options) - {"ssl"}:
         raise ConfigError(
             "store.url has to look like redis+cluster://[USER:PASSWORD@]HOST:PORT[,HOST:PORT…], with ssl as option"
         )
-    name, _, password = user.partition(":")
-    return seeds, {
-        "username": unquote(name) or None,
-        "password": unquote(password) or None,
-        "ssl": is_yes(options.get("ssl", "")),
-    }
+    return found.addresses, {**found.login, "ssl": found.tls}
 
 
-def _place(asked: Address, node: list[Any]) -> Address:
-    """A node that does not know its own name is where we asked."""
+def place_of(asked: Address, node: list[Any]) -> Address:
+    """Of a node in an answer to CLUSTER SLOTS: one that does not know its own name is where we asked."""
     host = node[0].decode() if node[0] else ""
     return (asked[0] if host in ("", "?") else host), int(node[1])

@@ -10,14 +10,16 @@ our epoch, which another daemon could then open once more.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from redis import exceptions as redis_errors
+from redis.asyncio import Redis
 from redis.asyncio.connection import Connection, ConnectionPool, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from hetsched.errors import StoreLost
+from hetsched.errors import ConfigError, StoreLost
 from hetsched.store.backend import Head, Link
 from hetsched.store.base import Leader, Moved, Unreachable
 from hetsched.store.redis import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, RedisBackend
@@ -27,6 +29,9 @@ from hetsched.store.succession import Candidate
 
 Address = tuple[str, int]
 
+ASK_TIMEOUT_S = 1.0
+"""So long one of those who watch may take; then another one is asked."""
+
 
 class Watchers(Protocol):
     """Those who know where the primary is."""
@@ -35,6 +40,53 @@ class Watchers(Protocol):
         """Where it is now. Raises redis' ConnectionError."""
 
     async def close(self) -> None: ...
+
+
+class Named(NamedTuple):
+    """What the URL of such a store says. `login`: username and password, for connections to the primary."""
+
+    addresses: list[Address]
+    path: str
+    options: dict[str, str]
+    login: dict[str, str | None]
+
+    @property
+    def tls(self) -> bool:
+        return self.options.get("ssl", "").lower() in ("1", "true", "yes")
+
+
+def named(url: str, default_port: int) -> Named:
+    """Of SCHEME://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]…][/PATH][?OPTION=VALUE]. ConfigError."""
+    parts = urlsplit(url)
+    user, _, places = parts.netloc.rpartition("@")
+    try:
+        addresses = [_address_of(place, default_port) for place in places.split(",") if place]
+    except ValueError as error:
+        raise ConfigError(f"store.url: {error}") from None
+    name, _, password = user.partition(":")
+    login = {"username": unquote(name) or None, "password": unquote(password) or None}
+    options = {option: values[-1] for option, values in parse_qs(parts.query).items()}
+    return Named(addresses, parts.path.strip("/"), options, login)
+
+
+def _address_of(place: str, default_port: int) -> Address:
+    parts = urlsplit(f"//{place}")
+    if not parts.hostname:
+        raise ValueError(f"{place!r} is no HOST:PORT")
+    return parts.hostname, parts.port or default_port
+
+
+def asking(address: Address, **options: Any) -> Redis:
+    """To one of those who watch; nothing is retried."""
+    return Redis(
+        host=address[0],
+        port=address[1],
+        protocol=2,
+        retry=Retry(NoBackoff(), 0),
+        socket_timeout=ASK_TIMEOUT_S,
+        socket_connect_timeout=ASK_TIMEOUT_S,
+        **options,
+    )
 
 
 class _ToPrimary(Connection):

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import quote
 
 from redis import exceptions as redis_errors
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from hetsched.errors import ConfigError
-from hetsched.store.primary import Address, PrimaryBackend, pool_to
+from hetsched.store.primary import Address, PrimaryBackend, asking, named, pool_to
 from hetsched.store.scripts import Keys
 
-SENTINEL_TIMEOUT_S = 1.0
 SENTINEL_PORT = 26379
 _OPTIONS = ("db", "ssl", "sentinel_username", "sentinel_password")
 
@@ -24,18 +20,7 @@ class Sentinels:
 
     def __init__(self, addresses: list[Address], service: str, **options: Any) -> None:
         self.service = service
-        self._clients = [
-            Redis(
-                host=host,
-                port=port,
-                protocol=2,
-                retry=Retry(NoBackoff(), 0),
-                socket_timeout=SENTINEL_TIMEOUT_S,
-                socket_connect_timeout=SENTINEL_TIMEOUT_S,
-                **options,
-            )
-            for host, port in addresses
-        ]
+        self._clients = [asking(address, **options) for address in addresses]
 
     async def primary(self) -> Address:
         """As the first that answers says; that one is asked first next time. Raises redis' ConnectionError."""
@@ -76,27 +61,23 @@ class SentinelPlaces(NamedTuple):
 
 def parsed(url: str) -> SentinelPlaces:
     """Raises ConfigError."""
-    parts = urlsplit(url)
-    user, _, places = parts.netloc.rpartition("@")
-    service = parts.path.strip("/")
-    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    found = named(url, SENTINEL_PORT)
+    options = found.options
     try:
-        addresses = [address_of(place, SENTINEL_PORT) for place in places.split(",") if place]
         db = int(options.get("db", "0"))
     except ValueError as error:
         raise ConfigError(f"store.url: {error}") from None
-    if not addresses or not service or "/" in service or set(options) - set(_OPTIONS):
+    if not found.addresses or not found.path or "/" in found.path or set(options) - set(_OPTIONS):
         raise ConfigError(
             "store.url has to look like redis+sentinel://[USER:PASSWORD@]HOST:PORT[,HOST:PORT…]/SERVICE, with "
             f"{', '.join(_OPTIONS)} as options"
         )
-    name, _, password = user.partition(":")
     return SentinelPlaces(
-        addresses,
-        service,
+        found.addresses,
+        found.path,
         {"username": options.get("sentinel_username"), "password": options.get("sentinel_password")},
-        is_yes(options.get("ssl", "")),
-        {"db": db, "username": unquote(name) or None, "password": unquote(password) or None},
+        found.tls,
+        {"db": db, **found.login},
     )
 
 
@@ -109,16 +90,3 @@ class SentinelBackend(PrimaryBackend):
         sentinels = Sentinels(places.addresses, places.service, **places.credentials)
         pool = pool_to(sentinels, tls=places.tls, **places.settings)
         super().__init__(sentinels, pool, places.service, replicated, keys)
-
-
-def address_of(place: str, default_port: int) -> Address:
-    """Of HOST[:PORT]. ValueError."""
-    parts = urlsplit(f"//{place}")
-    if not parts.hostname:
-        raise ValueError(f"{place!r} is no HOST:PORT")
-    return parts.hostname, parts.port or default_port
-
-
-def is_yes(text: str) -> bool:
-    """Of an option in a URL."""
-    return text.lower() in ("1", "true", "yes")

@@ -209,12 +209,17 @@ def heard(node: str) -> m.AttemptsSucceeded:
     return m.AttemptsSucceeded(node=node, tasks=tasks, attempts=attempts)
 
 
+async def after_many_told(world: World) -> None:
+    """A turn in which so many agents told of attempts that the next one gathers."""
+    for number in range(LEAST_HEARD):
+        world.loop.tell(heard(f"n{number}"))
+    await until(lambda: world.scheduler.steps)
+
+
 async def test_what_many_agents_tell_is_gathered_unless_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "HEARD_LINGER_S", 60.0)
     async with running() as world:
-        for number in range(LEAST_HEARD):
-            world.loop.tell(heard(f"n{number}"))
-        await until(lambda: world.scheduler.steps)
+        await after_many_told(world)
         for number in range(5):
             world.loop.tell(heard(f"n{number}"))
             await asyncio.sleep(0.002)
@@ -225,9 +230,7 @@ async def test_what_many_agents_tell_is_gathered_unless_somebody_asks(monkeypatc
 
 async def test_what_many_agents_tell_is_gathered_for_a_moment_only() -> None:
     async with running() as world:
-        for number in range(LEAST_HEARD):
-            world.loop.tell(heard(f"n{number}"))
-        await until(lambda: world.scheduler.steps)
+        await after_many_told(world)
         world.loop.tell(heard("n1"))
         await until(lambda: len(world.scheduler.steps) == 2)
 
@@ -244,9 +247,7 @@ async def test_what_few_agents_tell_waits_for_nobody(monkeypatch: pytest.MonkeyP
 async def test_nobody_is_gathered_for_beyond_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "HEARD_LINGER_S", 60.0)
     async with running() as world:
-        for number in range(LEAST_HEARD):
-            world.loop.tell(heard(f"n{number}"))
-        await until(lambda: world.scheduler.steps)
+        await after_many_told(world)
         world.scheduler.wakes = [world.loop.clock.now_ns() + 5_000_000]
         world.loop.tell(heard("n1"))
         await until(lambda: len(world.scheduler.steps) >= 2)

@@ -12,7 +12,7 @@ import pytest
 
 from hetsched.errors import Conflict, HetschedError, NotFound, Problem, StoreLost, TooBusy, Unavailable
 from hetsched.front import messages as say
-from hetsched.front.baton import Came, Giver, Taker
+from hetsched.front.baton import Came, Giver, Receiver
 from hetsched.front.line import Line
 from hetsched.model import parse_submission, parse_task
 from hetsched.scheduler.bundles import known_of
@@ -113,7 +113,7 @@ async def test_connections_change_hands_with_all_that_was_read_of_them() -> None
         taken.append((came.address.encode(), came.connection, data))
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    giver, taker = Giver(ours), Taker(theirs, take)
+    giver, receiver = Giver(ours), Receiver(theirs, take)
     clients = []
     for number in range(40):
         client, end = socket.socketpair()
@@ -128,5 +128,5 @@ async def test_connections_change_hands_with_all_that_was_read_of_them() -> None
     assert [client.recv(10) for client in clients] == [b"%d" % number for number in range(40)]
     for client in clients:
         client.close()
-    taker.close()
+    receiver.close()
     ours.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -17,10 +18,15 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE, REASONS = DOCS / "plan-and-explain.md", DOCS / "reasons.md"
 
 
-def test_the_page_tells_what_happens() -> None:
-    found = re.search(r"```yaml\n(.*?)```.*?```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
+def example_of(page: Path) -> tuple[dict[str, Any], list[str]]:
+    """What happens by the page, and what is then told."""
+    found = re.search(r"```yaml\n(.*?)```.*?```text\n(.*?)```", page.read_text(), re.DOTALL)
     assert found is not None
-    example = yaml.safe_load(found[1])
+    return yaml.safe_load(found[1]), found[2].splitlines()
+
+
+def test_the_page_tells_what_happens() -> None:
+    example, told_there = example_of(PAGE)
     story = Story(example["nodes"])
     for body in example["submit"]:
         story.submit(body)
@@ -36,13 +42,11 @@ def test_the_page_tells_what_happens() -> None:
     task = told["tasks"][0]
     victims = ", ".join(victim["id"] for victim in task["victims"])
     said.add(f"plan: {task['starts']} on {task['placement']['node']}, evicts {victims}")
-    assert set(found[2].splitlines()) <= said
+    assert set(told_there) <= said
 
 
 def test_the_reasons_are_told() -> None:
-    found = re.search(r"```yaml\n(.*?)```.*?```text\n(.*?)```", REASONS.read_text(), re.DOTALL)
-    assert found is not None
-    example = yaml.safe_load(found[1])
+    example, told_there = example_of(REASONS)
     story = Story(example["nodes"])
     for queue in example["queues"]:
         story.queue(**queue)
@@ -50,7 +54,7 @@ def test_the_reasons_are_told() -> None:
         story.submit(body)
         story.wait(0.1)
     waiting = [body["id"] for body in example["submit"] if story.node_of(body["id"]) is None]
-    assert [f"{ident}: {story.scheduler.view.explain(ident)['reason']}" for ident in waiting] == found[2].splitlines()
+    assert [f"{ident}: {story.scheduler.view.explain(ident)['reason']}" for ident in waiting] == told_there
 
 
 def test_every_reason_is_on_the_page_in_the_order_of_precedence() -> None:

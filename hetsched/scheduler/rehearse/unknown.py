@@ -11,10 +11,9 @@ from hetsched.scheduler.scheduler import Scheduler
 
 def awaited(scheduler: Scheduler, slot: int) -> str:
     """What to say of a task that others keep from starting, should they still do so after the run; empty: nobody does."""
-    row = scheduler.core.task(slot)
-    if row.state != _core.HELD or not row.flags & _core.HELD_DEPENDENCY:
+    open_links = _open_links(scheduler, slot)
+    if not open_links:
         return ""
-    open_links = [(ident, when, state) for ident, when, state in _links(scheduler, slot) if judge(when, state) == OPEN]
     failures = [ident for ident, when, _ in open_links if when == "failed"]
     if failures:
         return f"it starts only if {', '.join(failures)} fails, and nobody can know that"
@@ -24,10 +23,7 @@ def awaited(scheduler: Scheduler, slot: int) -> str:
 
 def open_parents(scheduler: Scheduler, slot: int) -> list[str]:
     """Whose ends hold the task."""
-    row = scheduler.core.task(slot)
-    if row.state != _core.HELD or not row.flags & _core.HELD_DEPENDENCY:
-        return []
-    return [ident for ident, when, state in _links(scheduler, slot) if judge(when, state) == OPEN]
+    return [ident for ident, _, _ in _open_links(scheduler, slot)]
 
 
 def why_unknown(before: str, after: Scheduler, slot: int, why: str) -> str:
@@ -43,8 +39,11 @@ def too_late(deadline_ns: int, start_ns: int | None, now_ns: int) -> str:
     return f"{ends}, and it would start in about {(start_ns - now_ns) / 1e9:.0f} s"
 
 
-def _links(scheduler: Scheduler, slot: int) -> list[tuple[str, str, int]]:
-    """(id, when, state) of those that it waits for and that are still there."""
-    core = scheduler.core
+def _open_links(scheduler: Scheduler, slot: int) -> list[tuple[str, str, int]]:
+    """(id, when, state) of those that hold the task and are still there; none where it is not held by any."""
+    core, row = scheduler.core, scheduler.core.task(slot)
+    if row.state != _core.HELD or not row.flags & _core.HELD_DEPENDENCY:
+        return []
     found = [(link.id, link.when, core.find(link.id.encode())) for link in scheduler.world.body(slot).after]
-    return [(ident, when, core.task(parent).state) for ident, when, parent in found if parent != NONE]
+    there = [(ident, when, core.task(parent).state) for ident, when, parent in found if parent != NONE]
+    return [(ident, when, state) for ident, when, state in there if judge(when, state) == OPEN]

@@ -25,7 +25,7 @@ MOST_UNANSWERED = 2
 as much as many tasks, and it answers no sooner for being asked in smaller pieces. Urgent ones do not wait."""
 
 
-class Office:
+class Deputy:
     """A `Taker` (api/desk.py). `answered_total`, `handed_over_total`: requests answered here; connections given away."""
 
     def __init__(self, line: Line, task_defaults: TaskDefaults) -> None:
