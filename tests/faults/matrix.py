@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.faults import loaded
 from tests.faults import several as two_daemons
 from tests.faults.test_failover import changes, freeze, kill
 from tests.faults.trial import of, trial
@@ -54,6 +56,10 @@ def _storm(fault: str, pause_s: float, per_strike: tuple[int, int] = (3, 8)) -> 
         }
 
     return run
+
+
+def _loaded(directory: Path, runs: int) -> Outcome:
+    return loaded.deaths(directory, runs, int.from_bytes(os.urandom(3)))
 
 
 def _leaders(act: Callable[[Any], None] | None) -> Callable[[Path, int], Outcome]:
@@ -126,6 +132,7 @@ PARTS: dict[str, Part] = {
     "break_disk": Part("disk fails to sync", 20, 20, _storm("break_disk", 0.5)),
     "slow_disk": Part("disk takes 50 to 400 ms to sync", 20, 20, _storm("slow_disk", 0.5)),
     "cut_power": Part("power cut: daemon and server die, and any of what was not synced is gone", 100, 50, _storm("cut_power", 0.5)),
+    "kill_daemon_loaded": Part("1,000,000 tasks wait: daemon killed, daemon and server killed, power cut, in turn", 60, 30, _loaded),
     "jump_clock": Part("wall clocks of daemon, server or both jump by up to a day, and back", 20, 20, _storm("jump_clock", 0.5)),
     "fill_memory": Part("store's server at its `maxmemory`", 20, 20, _storm("fill_memory", 0.5)),
     "kill_leader": Part("leader killed, a standby follows", 100, 25, _leaders(kill)),
