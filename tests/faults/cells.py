@@ -84,9 +84,10 @@ class Cells:
         for cell in self.cells.values():
             cell.start(tokens)
             tokens = tokens or cell.directory
-        eventually(self._all_heard, why="each cell has heard of all others, with their nodes")
+        eventually(self.all_heard, why="each cell has heard of all others, with their nodes")
 
-    def _all_heard(self) -> bool:
+    def all_heard(self) -> bool:
+        """Whether each knows all, and of nodes of each."""
         rows = [cell.daemon.get("/v1/cells").json["cells"] for cell in self.cells.values()]
         return all(len(found) == len(self.cells) and all(row["nodes"] for row in found) for found in rows)
 
@@ -151,6 +152,13 @@ class Cells:
         missing = [task for task in self.acknowledged if f"{task} 1" not in ran]
         assert not missing, f"never run: {missing}"
         return ways
+
+    def succeeded(self) -> int | None:
+        """Tasks of all cells that have; None while anything waits, runs, or has ended otherwise."""
+        counts: Counter[str] = Counter()
+        for cell in self.cells.values():
+            counts.update(cell.daemon.get("/v1/cluster").json["tasks"])
+        return counts["succeeded"] if +counts == Counter(succeeded=counts["succeeded"]) else None
 
     def close(self) -> None:
         self.rest()
