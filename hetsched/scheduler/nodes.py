@@ -31,7 +31,11 @@ from hetsched.scheduler.room import check_node
 from hetsched.scheduler.view import View
 from hetsched.scheduler.world import World
 
-LOSSES = ("lease", "node_rebooted", "lost_shim")  # ends that an agent reports and that are no failing of the task
+LOSSES = (
+    quarantine.LEASE,
+    "node_rebooted",
+    "lost_shim",
+)  # ends that an agent reports and that are no failing of the task
 
 
 class Nodes:
@@ -195,7 +199,7 @@ class Nodes:
                 outcomes.succeeded(self.world, task)
             elif text in LOSSES:
                 self.world.books.say(words.AttemptNoted(task, text, exit_code))
-                outcomes.lost(self.world, task, Reason.LOST_ATTEMPT)
+                outcomes.lost(self.world, task, Reason.LOST_ATTEMPT, text)
             else:
                 quarantine.could_not_start(self.world, self.cluster.by_name[node], task, text)
                 reason = Reason.TIME_LIMIT if text == "time_limit" else Reason.FAILED

@@ -12,7 +12,7 @@ from hetsched._core import NONE
 from hetsched.model import Task
 from hetsched.scheduler import words
 from hetsched.scheduler.dependencies import HOPELESS, OPEN, judge
-from hetsched.scheduler.quarantine import CANNOT_START, is_poisoned
+from hetsched.scheduler.quarantine import CANNOT_START, LEASE, is_poisoned
 from hetsched.scheduler.reasons import EVICTIONS, Reason
 from hetsched.scheduler.timers import Timer
 from hetsched.scheduler.world import World
@@ -68,15 +68,15 @@ def stopped(world: World, task: int, reported_success: bool, text: str, exit_cod
         world.core.requeue(task, reason, preempted=reason in EVICTIONS)
 
 
-def lost(world: World, task: int, reason: Reason) -> None:
-    """The attempt is gone with its node, or the node knows nothing of it. Uses up no retry."""
+def lost(world: World, task: int, reason: Reason, text: str = "") -> None:
+    """The attempt is gone with its node, or the node knows nothing of it. Uses up no retry. `text`: what the agent says of it."""
     stopping = world.books.attempts.stopping.get(task)
     on_lost = world.body(task).on_lost
     if stopping is Reason.CANCELLED or stopping is Reason.REPLANNED:
         world.core.ended(task, _core.CANCELLED, stopping)
     elif on_lost == "fail":
         world.core.ended(task, _core.FAILED, reason)
-    elif is_poisoned(world, task):
+    elif text != LEASE and is_poisoned(world, task):
         world.core.ended(task, _core.FAILED, Reason.POISONED)
     elif on_lost == "hold":
         world.core.requeue(task, reason, hold=_core.HELD_OPERATOR)

@@ -14,6 +14,8 @@ from hetsched.scheduler.cluster import Node
 from hetsched.scheduler.world import World
 
 POISON_ATTEMPTS = 3
+LEASE = "lease"
+"""What an agent says of an attempt that ended as nobody was heard for a lease. It was there to say so: nothing took it down."""
 CANNOT_START = "cannot_start"
 _TASKS_OWN = tuple(
     f"{CANNOT_START}: {said}"
@@ -26,10 +28,11 @@ _TASKS_OWN = tuple(
 
 
 def is_poisoned(world: World, task: int) -> bool:
-    """Whether the attempt that is just over is the third in a row that was lost or could not start."""
+    """Whether the attempt that is just over, which could not start or went down with its node, is the third of them in a row; those that
+    ended with their leases are passed over."""
     if not world.config.health.quarantine:
         return False
-    past = world.books.attempts.past.get(task, [])[1 - POISON_ATTEMPTS :]
+    past = [a for a in world.books.attempts.past.get(task, []) if a.reason != LEASE][1 - POISON_ATTEMPTS :]
     harmful = [a for a in past if a.outcome == "lost" or a.reason.startswith(CANNOT_START)]
     return len(harmful) == POISON_ATTEMPTS - 1
 

@@ -194,6 +194,31 @@ def test_a_task_that_takes_three_nodes_down_is_poisoned() -> None:
     assert story.scheduler.view.explain("t")["reason"] == "poisoned"
 
 
+def test_a_task_whose_leases_end_poisons_nothing() -> None:
+    """Nobody led for longer than a lease, three times in its life: its agents were there to tell."""
+    story = Story([node("n1")], config=REAL)
+    story.submit(task("t", retries=0))
+    for _ in range(4):
+        story.wait(1)
+        story.end("t", ok=False, reason="lease")
+    assert story.state("t") == "queued" and story.task("t")["failures"] == 0
+
+
+def test_leases_that_end_in_between_do_not_acquit_a_task_that_takes_nodes_down() -> None:
+    story = Story([node(f"n{i}") for i in range(4)], config=REAL)
+    story.submit(task("t"))
+    for loss in ("down", "lease", "down", "lease", "down"):
+        story.wait(1)
+        where = story.node_of("t")
+        assert where is not None
+        if loss == "down":
+            story.step(m.NodeLost(node=where))
+        else:
+            story.end("t", ok=False, reason="lease")
+    assert story.state("t") == "failed"
+    assert story.scheduler.view.explain("t")["reason"] == "poisoned"
+
+
 def test_a_node_that_cannot_start_three_tasks_is_cordoned_and_typos_do_not_count() -> None:
     story = Story([node("n1")], config=REAL)
     for i in range(3):
