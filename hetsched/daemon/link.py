@@ -40,7 +40,8 @@ class Socket(Protocol):
 
 
 class AgentLink:
-    """Link of the agent of `node`. `heard_s`: loop time of its last sign of life.
+    """Link of the agent of `node`. `heard_s`: loop time of its last sign of life; `is_obeyed`: it has said something
+    since our welcome, and had noted our epoch on its disk before that, so that it obeys no older one again.
 
     `log_readers`: by request number; None in the queue = the link is gone.
     """
@@ -59,6 +60,7 @@ class AgentLink:
         self.version = hello.version
         self.session = session
         self.heard_s = asyncio.get_running_loop().time()
+        self.is_obeyed = False
         self.load = 0.0
         self.memory_available_bytes: int | None = None
         self.log_readers: dict[int, asyncio.Queue[wire.LogData | None]] = {}
@@ -116,6 +118,7 @@ class AgentLink:
     async def _read(self) -> None:
         while (data := await self._socket.receive()) is not None:
             self.heard_s = asyncio.get_running_loop().time()
+            self.is_obeyed = True
             self._on_message(wire.decode_from_agent(data))
 
     def _on_message(self, message: wire.FromAgent) -> None:

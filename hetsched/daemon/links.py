@@ -70,16 +70,17 @@ class Links:
         ] = {}  # node → (boot id, instance) of who may have something alive there
         self._silences = Silences(terms.lease_s, grace_s, self._lose)
         self._sessions = itertools.count(terms.epoch * SESSIONS_PER_EPOCH + 1)
+        self._another_until_s = 0.0  # a leader before this one may hear nodes until then
         self._pull_timer: asyncio.TimerHandle | None = None
         self._closing = False
 
     def expect(self, nodes: Iterable[str], takeover_s: float = 0.0) -> None:
         """After a restart: these were up. They are silent until they join, and lost if they do not. For `takeover_s` from now on a leader
         before this one may still have heard them."""
-        heard_s = asyncio.get_running_loop().time() + takeover_s
+        self._another_until_s = asyncio.get_running_loop().time() + takeover_s
         for node in nodes:
             self._tell(NodeSilent(node=node, actor="daemon"))
-            self._silences.begin(node, heard_s)
+            self._silences.begin(node, self._another_until_s)
 
     def send(self, orders: Iterable[Order]) -> None:
         """To whom it concerns; an order for a node that is not there is dropped, its next hello brings it again."""
@@ -198,7 +199,12 @@ class Links:
             return
         log.info("link of %s is gone", link.node)
         self._tell_if_open(NodeSilent(node=link.node, actor="daemon"))
-        self._silences.begin(link.node, link.heard_s)
+        self._silences.begin(link.node, self._perhaps_heard_s(link))
+
+    def _perhaps_heard_s(self, link: AgentLink) -> float:
+        """When somebody who leads may have acknowledged its heartbeat last. Who has said hello and no more has perhaps not got our welcome,
+        or could not note our epoch, and may have gone back to the leader before us."""
+        return link.heard_s if link.is_obeyed else max(link.heard_s, self._another_until_s)
 
     def _lose(self, node: str) -> None:
         log.warning("%s is lost: not heard for %.0f s", node, self._silences.patience_s(node))

@@ -223,6 +223,26 @@ async def test_after_a_takeover_the_leader_before_may_have_heard_them_for_its_le
     assert asyncio.get_running_loop().time() - began_s >= 0.3
 
 
+async def test_who_said_hello_and_no_more_may_have_gone_back_to_the_leader_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Found by calm seed 10181: an agent on a full disk could not note the epoch it was told, and the leader before renewed its lease."""
+    monkeypatch.setattr("hetsched.daemon.silence.MARGIN_S", 0.0)
+    world = World(lease_s=0.01)
+    began_s = asyncio.get_running_loop().time()
+    world.links.expect(["n1", "n2"], takeover_s=0.3)
+    only_hello, obeys = await world.connect("n1"), await world.connect("n2")
+    obeys.say(wire.Heartbeat(1))
+    await until(lambda: obeys.got(wire.HeartbeatSeen))
+    for socket in (only_hello, obeys):
+        socket.hang_up()
+    await until(lambda: world.told(NodeLost))
+    assert [item.node for item in world.told(NodeLost)] == ["n2"]
+    assert asyncio.get_running_loop().time() - began_s < 0.3, "who has obeyed us listens to no leader before us"
+    await until(lambda: len(world.told(NodeLost)) == 2)
+    assert asyncio.get_running_loop().time() - began_s >= 0.3
+
+
 def test_patience_covers_lease_grace_and_clocks_that_differ() -> None:
     silences = Silences(15.0, lambda node: 30.0, lambda node: None)
     assert silences.patience_s("n") >= 15 + 30 + MARGIN_S

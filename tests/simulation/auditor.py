@@ -17,14 +17,21 @@ from tests.simulation.laws import RANK, TERMINAL, Violation
 from tests.simulation.ledger import OVER, Ledger
 from tests.simulation.pace import Pace
 
+ANSWER_S = 6.0
+"""A client waits for no answer as long."""
+QUARTZ = 1.05
+"""No clock is wrong by as much."""
+
 
 class Auditor:
-    """Asked at every event of the outside; raises Violation."""
+    """Asked at every event of the outside; raises Violation. `lease_s`: of leaders."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: Pace, lease_s: float) -> None:
+        self._stale_s = lease_s * QUARTZ + ANSWER_S
         self.truth = Truth(self.begun)
         self.ledger = Ledger(pace)
         self.acknowledged: dict[str, str] = {}  # id → body
+        self._acknowledged_by: dict[str, tuple[int, float]] = {}  # id → (epoch, when), the first time
         self.refused: dict[str, str] = {}  # id → why
         self.keys: dict[str, tuple[str | None, ...]] = {}
         self.ended: dict[str, tuple[str, int]] = {}  # id → (end, attempt), from events
@@ -89,7 +96,9 @@ class Auditor:
         """Somebody is about to ask for this."""
         self.ledger.wished(ids, body)
 
-    def told_accepted(self, task: str, body: str) -> None:
+    def told_accepted(self, task: str, body: str, epoch: int, now_s: float) -> None:
+        """By the leader of that epoch."""
+        self._acknowledged_by.setdefault(task, (epoch, now_s))
         before = self.acknowledged.setdefault(task, body)
         if before != body:
             raise Violation("I8", f"{task} was accepted with two bodies")
@@ -113,9 +122,16 @@ class Auditor:
             raise Violation("I7", f"{task} was told at {before} and is now told as {state}, attempt {attempt}")
         self.seen[reader, task] = told
 
-    def told_unknown(self, reader: str, task: str) -> None:
-        if task in self.acknowledged:
+    def told_unknown(self, reader: str, task: str, epoch: int, now_s: float) -> None:
+        """By the leader of that epoch, to somebody who has heard of no later one (or he would not listen). A leader that does not know yet that
+        it was deposed may say so of what its successor acknowledged, for the rest of its lease."""
+        by, at_s = self._acknowledged_by.get(task, (epoch + 1, now_s))
+        if epoch >= by:
             raise Violation("I1", f"{task} was acknowledged and is not known any more")
+        if now_s - at_s > self._stale_s:
+            raise Violation(
+                "I1", f"{task} was acknowledged {now_s - at_s:.0f} s ago, and who was deposed then knows nothing of it"
+            )
         if (reader, task) in self.seen:
             raise Violation("I7", f"{task} was shown and is not known any more")
 

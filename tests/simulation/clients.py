@@ -168,7 +168,7 @@ class Client:
         if key:
             audit.told_key(key, tuple(told))
         for task in accepted:
-            audit.told_accepted(task, body)
+            audit.told_accepted(task, body, self._epoch, self.world.loop.true_s)
         return accepted
 
     async def _cancel(self, task: str) -> None:
@@ -186,7 +186,7 @@ class Client:
             return ""
         if answer[0] == "problem":
             if answer[1] == 404:
-                self.world.audit.told_unknown(self.name, task)
+                self.world.audit.told_unknown(self.name, task, self._epoch, self.world.loop.true_s)
             return ""
         _, state, attempts = answer
         self.world.audit.told_state(self.name, task, state, attempts)

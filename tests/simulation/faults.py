@@ -335,7 +335,8 @@ def answered_and_powerless(world: World, rng: random.Random) -> None:
 
 def hasty_successor(world: World, rng: random.Random) -> None:
     """The store's clock jumps ahead while its leader is cut off from it: another daemon leads, and the first one does not know until its own
-    lease is over. One node hears only the first, from the beginning or after it has heard the second."""
+    lease is over. One node hears only the first, from the beginning or after it has heard the second, which it could perhaps not note: its disk
+    was full."""
     process = world.daemon_process
     if process is None or not process.alive or world.regressed:
         return
@@ -355,6 +356,12 @@ def hasty_successor(world: World, rng: random.Random) -> None:
         world.loop.call_outside(_cut_lines_of, world, node, after_s=over_s)
         world.loop.call_outside(only_the_first, after_s=back_s)
         world.loop.call_outside(_cut_lines_of, world, node, after_s=back_s)
+        if (
+            random.Random(f"{over_s}").random() < 0.5
+        ):  # by a chance of its own, so that the other worlds stay what they are
+            there = next(one for one in world.nodes if one.name == node)
+            world.loop.call_outside(setattr, there, "disk_is_full", True, after_s=over_s)
+            world.loop.call_outside(setattr, there, "disk_is_full", False, after_s=back_s)
     world.loop.call_outside(
         lambda: setattr(clock, "wall_offset_s", clock.wall_offset_s + 3600), after_s=scale * rng.uniform(0.1, 1)
     )

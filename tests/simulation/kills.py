@@ -22,6 +22,7 @@ KILLED_BY: dict[str, Kill] = {
     "silent_is_lost": Kill("I3", 2, 1.16),
     "forgets_nodes_at_restart": Kill("I12", 8, 5.23),
     "deposed_leaders_renew_leases": Kill("I3", 30, 19.6),
+    "deposed_leaders_answer": Kill("I1", 39, 27.68),
     "takeovers_are_forgotten": Kill("I3", 175, 97.18),
     "silence_counts_from_nothing": Kill("I3", 2, 0.89),
     "strangers_are_not_waited_for": Kill("I4", 2, 0.83),

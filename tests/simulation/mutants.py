@@ -50,6 +50,7 @@ MUTANTS: dict[str, Callable[[Put], None]] = {}
 
 NEEDS = {
     "takeovers_are_forgotten": "hasty_successor",
+    "hellos_are_obedience": "hasty_successor",
     "obeys_old_epochs": "hasty_successor",
     "lease_from_receipt": "late_acknowledgements",
     "never_begun_is_believed": "slow_births",
@@ -168,9 +169,21 @@ def deposed_leaders_renew_leases(put: Put) -> None:
 
 
 @mutant
+def deposed_leaders_answer(put: Put) -> None:
+    """A leader whose lease is over goes on answering readers, for as long as it does not hear of its successor."""
+    put(Daemon, "require_lead", lambda self: None)
+
+
+@mutant
 def takeovers_are_forgotten(put: Put) -> None:
     """A new leader counts silence from its own start, though the one before may have been heard after that."""
     put(world_module.Journal, "takeover_s", 0.0)
+
+
+@mutant
+def hellos_are_obedience(put: Put) -> None:
+    """Who has said hello to a new leader is taken to obey it, though our welcome was perhaps not heard or could not be noted."""
+    put(Links, "_perhaps_heard_s", lambda self, link: link.heard_s)
 
 
 @mutant

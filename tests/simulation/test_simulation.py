@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import faults
+from tests.simulation.auditor import Auditor
 from tests.simulation.coverage import Met, missing
 from tests.simulation.hunt import hunt_one
 from tests.simulation.kills import KILLED_BY
+from tests.simulation.laws import Violation
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.pace import CALM, DENSE, Pace
 from tests.simulation.run import kill_at, run
@@ -41,6 +43,17 @@ def test_a_plan_may_lose_any_of_its_faults() -> None:
 def test_it_may_die_at_any_step_after_a_task_was_placed(who: str, step: int) -> None:
     verdict = kill_at(step, who, step)
     assert verdict.clean, verdict.sentence
+
+
+def test_only_a_leader_that_cannot_know_better_may_not_know_a_task() -> None:
+    """Found by calm seed 10127: one who had heard of no successor asked a leader that was deposed two seconds before, and got a 404."""
+    audit = Auditor(CALM, lease_s=24.0)
+    audit.told_accepted("t", "{}", epoch=12, now_s=100.0)
+    audit.told_unknown("r", "t", epoch=11, now_s=102.0)
+    audit.told_unknown("r", "of nobody", epoch=12, now_s=102.0)
+    for epoch, now_s in ((12, 100.0), (13, 102.0), (11, 140.0)):
+        with pytest.raises(Violation, match="I1"):
+            audit.told_unknown("r", "t", epoch, now_s)
 
 
 def test_what_was_killed_is_a_mutant() -> None:

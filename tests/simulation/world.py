@@ -68,10 +68,10 @@ class World:
         self.directory = Path(
             tempfile.mkdtemp(prefix="hetsched-simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         )
-        self.audit = Auditor(pace)
         self.network = Network(self.loop, random.Random(f"network {seed}"))
         self.network.stray_s = 5.0 * pace.scale
         self.config: Config = from_mapping(pace.config(random.Random(f"config {seed}")), simulated=False)
+        self.audit = Auditor(pace, self.config.store.lease)
         self.server = Server(
             self.loop, self.network, Machine("store"), random.Random(f"server {seed}"), self.audit.appended
         )
