@@ -9,13 +9,16 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, u
 cdef extern from "_core/leaves.h" nogil:
     # Fields, units and owners: there. The names of the fields that are written from here:
     ctypedef struct LeafColumns:
-        double[32] cpu, memory, milli_all
-        float[32] whole, part, milli, has_devices, has_cpu, has_memory, per_term, middle
-        int32_t[32] kind
-        uint32_t[32] outcome
+        int32_t[64] cpu, mebibytes, rest
+        float[64] whole, part, milli, has_devices, has_cpu, has_memory, per_term, middle
+        int32_t[64] kind
+        uint32_t[64] outcome
+        double[64] memory, milli_all
+        int32_t used
 
     ctypedef struct LeafNode:
-        double cpu_free, memory_free, per_cpu, per_mebibyte, milli_all, most_cpu, most_milli
+        int32_t cpu_free, mebibytes_free, rest_free
+        double memory_free, per_cpu, per_mebibyte, milli_all, most_cpu, most_milli
         float steps, steps_bare
         int32_t base, base_bare
 
@@ -24,10 +27,11 @@ cdef extern from "_core/leaves.h" nogil:
         float whole, top, milli, per_device
 
     ctypedef struct LeafMix:
-        int32_t[32] whole, parts, part, weight, cpu
+        int32_t[32] whole, parts, part, weight
         double[32] memory
         int64_t total
-        int32_t size, kind
+        int32_t[32] cpu, count
+        int32_t steps, kind
         uint8_t is_plain
 
     ctypedef struct LeafState:
@@ -50,7 +54,7 @@ cdef enum:
     MAX_PIECES = 64            # devices of one node, so devices of one allocation
     RESOURCES = 18             # cpu, memory, 16 kinds
     LEVELS = 4                 # qos levels
-    COLUMNS = 32               # score bytes in a cell
+    COLUMNS = 64               # score bytes in a cell: one cache line
     FAN_OUT = 8                # children of a cell
     MAX_DEPTH = 12             # levels of a score tree: 8^11 nodes
     MIX_SHAPES = 32            # shapes that the fragment score looks at
@@ -148,28 +152,30 @@ cdef struct DeviceRecord:
 
 
 cdef struct NodeRecord:
-    # Owner: apply (free amounts, list), cluster doors (the rest), rank (`marked`).
+    # 192 bytes, three cache lines: what every placement reads is on the first. Owner: apply (free amounts, list), cluster doors (the rest),
+    # rank (`marked`).
     int64_t cpu_milli
     int64_t memory_bytes
     int64_t cpu_free           # milli, claims taken off; negative while victims end, and by what is lent
     int64_t memory_free        # bytes, likewise
+    uint32_t device_first      # first of its run in `devices`; a free slot: next free slot
+    uint32_t allocation_first  # head of the list of allocations, claims among them; NONE
+    uint32_t allocations       # live ones, claims not counted
+    uint32_t claims
+    uint8_t device_count
+    uint8_t is_present
+    uint8_t is_open
+    uint8_t is_grouped         # some device has a numa, nvlink or pcie group
+    uint8_t marked             # derived: in `dirty`, its leaves are to be computed again
     int64_t cpu_soft           # milli that soft tasks hold or claim: part of what is not free
     int64_t memory_soft        # bytes, likewise
     int64_t cpu_idle           # milli that firm tasks hold and, as measured, do not use. Owner: overcommit
     int64_t memory_idle        # bytes, likewise
     int64_t cpu_extra          # derived: milli of it that may be lent now
     int64_t memory_extra       # derived: bytes, likewise
-    uint32_t device_first      # first of its run in `devices`; a free slot: next free slot
-    uint32_t allocation_first  # head of the list of allocations, claims among them; NONE
-    uint32_t allocations       # live ones, claims not counted
-    uint32_t claims
     uint32_t evictable[LEVELS] # derived: live, preemptible, not stopping, unclaimed allocations by qos
     int32_t domain[DOMAINS]    # interned topology labels, -1 none
-    uint8_t device_count
-    uint8_t is_present
-    uint8_t is_open
-    uint8_t is_grouped         # some device has a numa, nvlink or pcie group
-    uint8_t marked             # derived: in `dirty`, its leaves are to be computed again
+    uint64_t unused[5]         # up to whole lines
 
 
 cdef struct AskRecord:
@@ -347,14 +353,15 @@ cdef struct Least:
 
 
 cdef struct TreeRecord:
-    # 32 score columns over all node slots. Derived. Owner: rank.
-    Least least[COLUMNS]
-    uint8_t* cells[MAX_DEPTH]  # level 0 = leaves; 32 bytes a cell
-    uint32_t shape[COLUMNS]    # who has the column, NONE = free
+    # 64 score columns over all node slots. Whole cache lines, as a cell is one. Derived. Owner: rank.
     LeafColumns columns        # what the plain ones ask for, side by side. Owner: leaves
-    uint32_t odd               # columns that are scored one by one, a bit each. Owner: leaves
-    uint32_t told              # plain ones with a level a node. Owner: leaves
+    Least least[COLUMNS]
+    uint8_t* cells[MAX_DEPTH]  # level 0 = leaves; 64 bytes a cell
+    uint32_t shape[COLUMNS]    # who has the column, NONE = free
+    uint64_t odd               # columns that are scored one by one, a bit each. Owner: leaves
+    uint64_t told              # plain ones with a level a node. Owner: leaves
     uint16_t kinds             # kinds that plain ones ask for, a bit each. Owner: leaves
+    uint16_t unused[7]         # up to whole lines
 
 
 cdef struct ClassView:

@@ -127,7 +127,7 @@ def array_keys(bytes prefix, uint32_t first, uint32_t count):
 
 cdef int reserve_tasks(Tables* t, uint64_t count) except -1 nogil:
     index_room(t, t.tasks_count + count)
-    return grow(<void**> &t.tasks, &t.tasks_capacity, sizeof(TaskRecord), t.tasks_used + count)
+    return grow_lined(<void**> &t.tasks, &t.tasks_capacity, sizeof(TaskRecord), t.tasks_used + count)
 
 
 cdef int add_task(Tables* t, TaskRecord* blank, KeyRecord* key, uint32_t* slot) except -1 nogil:

@@ -14,7 +14,7 @@ cdef int take_allocation(Tables* t, uint32_t task, uint32_t node, uint32_t* piec
     if slot != NONE_:
         t.allocations_free = t.allocations[slot].next_on_node
     else:
-        grow(<void**> &t.allocations, &t.allocations_capacity, sizeof(AllocationRecord), <uint64_t> t.allocations_used + 1)
+        grow_lined(<void**> &t.allocations, &t.allocations_capacity, sizeof(AllocationRecord), <uint64_t> t.allocations_used + 1)
         slot = t.allocations_used
         t.allocations_used += 1
     t.allocations_count += 1

@@ -40,7 +40,7 @@ cdef int take_node(Tables* t, uint32_t* slot) except -1 nogil:
         t.nodes_free = t.nodes[t.nodes_free].device_first
         return 0
     if t.nodes_used == t.nodes_capacity:
-        grow(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), <uint64_t> t.nodes_used + 8)
+        grow_lined(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), <uint64_t> t.nodes_used + 8)
         t.nodes_capacity = t.nodes_capacity & ~<uint32_t> 7
         widen_trees(t)
     slot[0] = t.nodes_used

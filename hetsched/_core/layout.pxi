@@ -8,17 +8,23 @@ cdef int no_memory() except -1 nogil:
         raise MemoryError("the core's tables cannot grow")
 
 
-cdef int grow(void** base, uint32_t* capacity, size_t stride, uint64_t needed) except -1 nogil:
-    """Room for `needed` records: a quarter more each time, so that what is reserved stays near what is used; new room is zero."""
-    cdef uint64_t wanted = capacity[0]
-    cdef void* bigger
-    if needed <= wanted:
-        return 0
-    wanted += wanted >> 2
-    if wanted < needed + 8:
-        wanted = needed + 8
-    if wanted >= NONE_:
+cdef int wider(uint32_t capacity, uint64_t needed, uint64_t* wanted) except -1 nogil:
+    """Room for `needed` records: a quarter more each time, so that what is reserved stays near what is used."""
+    wanted[0] = capacity + (capacity >> 2)
+    if wanted[0] < needed + 8:
+        wanted[0] = needed + 8
+    if wanted[0] >= NONE_:
         no_memory()
+    return 0
+
+
+cdef int grow(void** base, uint32_t* capacity, size_t stride, uint64_t needed) except -1 nogil:
+    """Room for `needed` records; new room is zero."""
+    cdef uint64_t wanted
+    cdef void* bigger
+    if needed <= capacity[0]:
+        return 0
+    wider(capacity[0], needed, &wanted)
     bigger = realloc(base[0], wanted * stride)
     if bigger == NULL:
         no_memory()
@@ -26,6 +32,43 @@ cdef int grow(void** base, uint32_t* capacity, size_t stride, uint64_t needed) e
     base[0] = bigger
     capacity[0] = <uint32_t> wanted
     return 0
+
+
+# ---------------------------------------------------------------- tables on cache lines
+# Records of whole lines that begin on one: else each would lie on one line more, and waiting for lines is half of what a task costs.
+# The byte before the first record says how far it is from what realloc gave.
+
+cdef enum:
+    LINE = 64
+
+
+cdef inline uint8_t* given(void* base) noexcept nogil:
+    return NULL if base == NULL else <uint8_t*> base - (<uint8_t*> base - 1)[0]
+
+
+cdef int grow_lined(void** base, uint32_t* capacity, size_t stride, uint64_t needed) except -1 nogil:
+    """As grow, for tables that begin on a line; free them with free_lined."""
+    cdef uint8_t* bigger = given(base[0])
+    cdef size_t was = <uint8_t*> base[0] - bigger, now
+    cdef uint64_t wanted
+    if needed <= capacity[0]:
+        return 0
+    wider(capacity[0], needed, &wanted)
+    bigger = <uint8_t*> realloc(bigger, wanted * stride + LINE)
+    if bigger == NULL:
+        no_memory()
+    now = LINE - <size_t> bigger % LINE
+    if now != was:
+        memmove(bigger + now, bigger + was, capacity[0] * stride)
+    memset(bigger + now + capacity[0] * stride, 0, (wanted - capacity[0]) * stride)
+    bigger[now - 1] = <uint8_t> now
+    base[0] = bigger + now
+    capacity[0] = <uint32_t> wanted
+    return 0
+
+
+cdef inline void free_lined(void* base) noexcept nogil:
+    free(given(base))
 
 
 # ---------------------------------------------------------------- lists of slots

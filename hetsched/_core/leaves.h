@@ -1,7 +1,7 @@
-/* The bytes of one node for 32 shapes at once, for shapes and nodes that are plain (see leaves.pxi, which fills these records).
+/* The bytes of one node for 64 shapes at once, for shapes and nodes that are plain (see leaves.pxi, which fills these records).
  *
  * Promises: the same numbers as score_byte, shape by shape, to the last bit. Everything is a whole number: up to 2^53 in doubles, up to 2^18 in
- * floats; where something is divided, half a unit is added first, so that no rounding reaches the next whole number. Loops of a fixed 32 over
+ * floats; where something is divided, half a unit is added first, so that no rounding reaches the next whole number. Loops of a fixed 16 over
  * fields that lie side by side, without branches, so that the compiler makes vectors of them on any machine. Nothing is fused
  * (-ffp-contract=off).
  */
@@ -19,13 +19,20 @@
 #define WIDE
 #endif
 
-enum { LEAF_COLUMNS = 32, LEAF_MIX = 32 };
+/* A loop that is to become vectors: the compiler unrolls short ones before it sees that, and then no longer does. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define AS_VECTORS _Pragma("GCC unroll 1")
+#else
+#define AS_VECTORS
+#endif
+
+enum { LEAF_COLUMNS = 64, LEAF_BLOCK = 16, LEAF_MIX = 32 };
 
 /* What the columns of one tree ask for, side by side. */
 typedef struct {
-    double cpu[LEAF_COLUMNS];        /* millicores */
-    double memory[LEAF_COLUMNS];     /* bytes */
-    double milli_all[LEAF_COLUMNS];  /* milli of devices in all, of every kind */
+    int32_t cpu[LEAF_COLUMNS];       /* millicores */
+    int32_t mebibytes[LEAF_COLUMNS]; /* of memory, whole ones */
+    int32_t rest[LEAF_COLUMNS];      /* bytes beyond them */
     float whole[LEAF_COLUMNS];       /* devices of the kind asked for first */
     float part[LEAF_COLUMNS];        /* milli of a part of it, 0 if none is asked */
     float milli[LEAF_COLUMNS];       /* milli of that kind in all */
@@ -36,11 +43,17 @@ typedef struct {
     float middle[LEAF_COLUMNS];      /* 500 if none does: neither full nor free */
     int32_t kind[LEAF_COLUMNS];      /* asked for first, -1 none */
     uint32_t outcome[LEAF_COLUMNS];  /* columns of one number ask for the same devices */
+    double memory[LEAF_COLUMNS];     /* bytes */
+    double milli_all[LEAF_COLUMNS];  /* milli of devices in all, of every kind */
+    int32_t used;                    /* columns behind these are nobody's */
+    int32_t unused[15];              /* up to whole lines of the cache */
 } LeafColumns;
 
 /* What is free on one node. */
 typedef struct {
-    double cpu_free;                 /* millicores */
+    int32_t cpu_free;                /* millicores */
+    int32_t mebibytes_free;          /* of memory, whole ones, rounded down */
+    int32_t rest_free;               /* bytes beyond them */
     double memory_free;              /* bytes */
     double per_cpu;                  /* 1000 / millicores of the node, in 2^-32 rounded down */
     double per_mebibyte;             /* likewise 1000 / MiB of the node */
@@ -62,71 +75,93 @@ typedef struct {
 
 enum { LEAF_PACK, LEAF_SPREAD, LEAF_NOTHING, LEAF_BEST_FIT };
 
-static inline float whole_part(float value)
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+static ALWAYS_INLINE float whole_part(float value)
 {
     return (float) (int32_t) value;
 }
 
-/* 0 where the shape does not fit, else base + score. Only columns of this kind, and with `first` 1 those that ask for none, are written. */
-WIDE static void leaf_bytes(const LeafColumns *columns, const LeafNode *node, const LeafKind *kind, int preset, int first, uint8_t *leaf)
+/* One block of columns: 0 where the shape does not fit, else base + score. */
+static ALWAYS_INLINE void block_bytes(const LeafColumns *columns, int from, const LeafNode *node, const LeafKind *kind, int preset, int first,
+                                      uint8_t *leaf)
 {
-    const double whole_numbers = 4503599627370496.0; /* 2^52: added and taken off it leaves a whole number */
-    float least[LEAF_COLUMNS], cpu[LEAF_COLUMNS], memory[LEAF_COLUMNS];
-    int32_t score[LEAF_COLUMNS], byte[LEAF_COLUMNS];
-    for (int at = 0; at < LEAF_COLUMNS; at++) {
-        double cpu_left = node->cpu_free - columns->cpu[at];
-        double memory_left = node->memory_free - columns->memory[at];
-        least[at] = (float) (cpu_left < memory_left ? cpu_left : memory_left);
+    int32_t cpu_left[LEAF_BLOCK], memory_left[LEAF_BLOCK], score[LEAF_BLOCK], byte[LEAF_BLOCK];
+    AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+        cpu_left[at] = node->cpu_free - columns->cpu[from + at];
+        memory_left[at] = node->mebibytes_free - columns->mebibytes[from + at] - (node->rest_free < columns->rest[from + at]);
     }
     if (preset == LEAF_PACK || preset == LEAF_SPREAD) {
-        for (int at = 0; at < LEAF_COLUMNS; at++) {
-            double cpu_left = node->cpu_free - columns->cpu[at];
-            double memory_left = node->memory_free - columns->memory[at];
-            double mebibytes = (memory_left > 0 ? memory_left : 0) * (1.0 / 1048576), rounded = (mebibytes + whole_numbers) - whole_numbers;
-            rounded -= rounded > mebibytes ? 1.0 : 0.0;
-            cpu[at] = (float) (int32_t) ((cpu_left > 0 ? cpu_left : 0) * node->per_cpu);
-            memory[at] = (float) (int32_t) (rounded * node->per_mebibyte);
+        int32_t cpu[LEAF_BLOCK], memory[LEAF_BLOCK];
+        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+            cpu[at] = (int32_t) ((double) (cpu_left[at] > 0 ? cpu_left[at] : 0) * node->per_cpu);
+            memory[at] = (int32_t) ((double) (memory_left[at] > 0 ? memory_left[at] : 0) * node->per_mebibyte);
         }
         float sign = preset == LEAF_PACK ? -1 : 1, full = preset == LEAF_PACK ? 1000 : 0;
-        for (int at = 0; at < LEAF_COLUMNS; at++) {
-            float devices = whole_part((kind->milli - columns->milli[at] + 0.5f) * kind->per_device);
-            float total = devices * columns->has_devices[at] + cpu[at] * columns->has_cpu[at] + memory[at] * columns->has_memory[at];
-            float mean = whole_part((total + 0.5f) * columns->per_term[at]) + columns->middle[at];
+        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+            int column = from + at;
+            float devices = whole_part((kind->milli - columns->milli[column] + 0.5f) * kind->per_device);
+            float total = devices * columns->has_devices[column] + (float) cpu[at] * columns->has_cpu[column] + (float) memory[at] * columns->has_memory[column];
+            float mean = whole_part((total + 0.5f) * columns->per_term[column]) + columns->middle[column];
             mean = mean > 1000 ? 1000 : mean;
             mean = mean < 0 ? 0 : mean;
-            float steps = columns->kind[at] < 0 ? node->steps_bare : node->steps;
+            float steps = columns->kind[column] < 0 ? node->steps_bare : node->steps;
             score[at] = (int32_t) (((full + sign * mean) * steps + 0.5f) * 0.001f);
         }
     } else if (preset == LEAF_BEST_FIT) {
-        for (int at = 0; at < LEAF_COLUMNS; at++) {
-            double left = (node->cpu_free - columns->cpu[at]) / node->most_cpu * 0.5;
-            left += (node->milli_all - columns->milli_all[at]) / node->most_milli * 0.5;
+        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+            double left = (double) cpu_left[at] / node->most_cpu * 0.5;
+            left += (node->milli_all - columns->milli_all[from + at]) / node->most_milli * 0.5;
             double hundred = (1 - left) * 100;
             hundred = hundred > 100 ? 100 : hundred;
             score[at] = (int32_t) (hundred < 0 ? 0 : hundred);
         }
     } else
         memset(score, 0, sizeof(score));
-    for (int at = 0; at < LEAF_COLUMNS; at++) {
-        int32_t fits = (least[at] >= 0) & (kind->whole >= columns->whole[at]) & (kind->top >= columns->part[at]);
-        byte[at] = -fits & ((columns->kind[at] < 0 ? node->base_bare : node->base) + score[at]);
+    AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+        int column = from + at;
+        int32_t fits = (cpu_left[at] >= 0) & (memory_left[at] >= 0) & (kind->whole >= columns->whole[column]) & (kind->top >= columns->part[column]);
+        byte[at] = -fits & ((columns->kind[column] < 0 ? node->base_bare : node->base) + score[at]);
     }
-    for (int at = 0; at < LEAF_COLUMNS; at++) {
-        int32_t mine = (columns->kind[at] == kind->kind) | (first & (columns->kind[at] < 0));
-        leaf[at] = mine ? (uint8_t) byte[at] : leaf[at];
+    AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+        int32_t mine = (columns->kind[from + at] == kind->kind) | (first & (columns->kind[from + at] < 0));
+        leaf[from + at] = mine ? (uint8_t) byte[at] : leaf[from + at];
     }
 }
 
-static inline int leaf_is(const uint8_t *cell, const uint8_t *other)
+/* Only columns of this kind, and with `first` 1 those that ask for none, are written. */
+WIDE static void leaf_bytes(const LeafColumns *columns, const LeafNode *node, const LeafKind *kind, int preset, int first, uint8_t *leaf)
 {
-    uint8_t differs = 0;
-    for (int at = 0; at < LEAF_COLUMNS; at++)
-        differs |= cell[at] ^ other[at];
+    int used = columns->used;
+    if (preset == LEAF_PACK)
+        for (int from = 0; from < used; from += LEAF_BLOCK)
+            block_bytes(columns, from, node, kind, LEAF_PACK, first, leaf);
+    else if (preset == LEAF_SPREAD)
+        for (int from = 0; from < used; from += LEAF_BLOCK)
+            block_bytes(columns, from, node, kind, LEAF_SPREAD, first, leaf);
+    else if (preset == LEAF_BEST_FIT)
+        for (int from = 0; from < used; from += LEAF_BLOCK)
+            block_bytes(columns, from, node, kind, LEAF_BEST_FIT, first, leaf);
+    else
+        for (int from = 0; from < used; from += LEAF_BLOCK)
+            block_bytes(columns, from, node, kind, LEAF_NOTHING, first, leaf);
+}
+
+enum { LEAF_WORDS = LEAF_COLUMNS / 8 };
+
+static ALWAYS_INLINE int leaf_is(const uint8_t *cell, const uint8_t *other)
+{
+    uint64_t mine[LEAF_WORDS], theirs[LEAF_WORDS], differs = 0;
+    memcpy(mine, cell, LEAF_COLUMNS);
+    memcpy(theirs, other, LEAF_COLUMNS);
+    AS_VECTORS for (int at = 0; at < LEAF_WORDS; at++)
+        differs |= mine[at] ^ theirs[at];
     return differs == 0;
 }
 
 /* The leaf of a node in a tree whose cells have 8 children, leaves first, and its ancestors, until one stays as it is: a parent is the byte-wise
- * maximum of its children. The other children are looked at only where this one was the maximum and is less than before. */
+ * maximum of its children. Above the leaves, where a node seldom is the best of a family for anybody, the other children are looked at only
+ * where this one was the maximum and is less than before. */
 WIDE static void leaf_write(uint8_t **cells, int depth, uint32_t node, const uint8_t *leaf)
 {
     uint8_t now[LEAF_COLUMNS], before[LEAF_COLUMNS], *cell = cells[0] + (size_t) node * LEAF_COLUMNS;
@@ -138,14 +173,16 @@ WIDE static void leaf_write(uint8_t **cells, int depth, uint32_t node, const uin
             return;
         node /= 8;
         const uint8_t *family = cells[level - 1] + (size_t) node * 8 * LEAF_COLUMNS;
-        uint8_t fell = 0;
         cell = cells[level] + (size_t) node * LEAF_COLUMNS;
-        for (int at = 0; at < LEAF_COLUMNS; at++) {
-            fell |= (before[at] == cell[at]) & (now[at] < before[at]);
-            now[at] = cell[at] > now[at] ? cell[at] : now[at];
+        if (level > 1) {
+            uint8_t fell[LEAF_COLUMNS], nobody[LEAF_COLUMNS] = {0};
+            for (int at = 0; at < LEAF_COLUMNS; at++) {
+                fell[at] = (before[at] == cell[at]) & (now[at] < before[at]);
+                now[at] = cell[at] > now[at] ? cell[at] : now[at];
+            }
+            if (leaf_is(fell, nobody))
+                continue;
         }
-        if (!fell)
-            continue;
         memcpy(now, family, LEAF_COLUMNS);
         for (int child = 1; child < 8; child++)
             for (int at = 0; at < LEAF_COLUMNS; at++)
@@ -161,10 +198,11 @@ typedef struct {
     int32_t parts[LEAF_MIX];         /* parts of others */
     int32_t part[LEAF_MIX];          /* milli of each; more than a device has if there are none */
     int32_t weight[LEAF_MIX];        /* times asked */
-    int32_t cpu[LEAF_MIX];           /* millicores */
     double memory[LEAF_MIX];         /* bytes */
     int64_t total;                   /* sum of the weights */
-    int32_t size;                    /* shapes */
+    int32_t cpu[LEAF_MIX];           /* millicores that any of them asks for, each amount once */
+    int32_t count[LEAF_MIX];         /* shapes that ask for so much */
+    int32_t steps;                   /* different amounts */
     int32_t kind;                    /* -1: nobody asks for any */
     uint8_t is_plain;                /* 0: nothing of this holds */
 } LeafMix;
@@ -189,7 +227,7 @@ typedef struct {
 } LeafOutcome;
 
 /* `whole` devices and one part of a device that has `from` free are taken (0: no part). */
-WIDE static void leaf_outcome(const LeafMix *mix, const LeafState *state, int32_t whole, int32_t part, int32_t from, LeafOutcome *outcome)
+static ALWAYS_INLINE void outcome_of(const LeafMix *mix, const LeafState *state, int32_t whole, int32_t part, int32_t from, LeafOutcome *outcome)
 {
     int32_t taken = whole + (part > 0 && from == 1000), left = part > 0 ? from - part : 0, beside = part > 0 && from < 1000 ? from : 0;
     int32_t still = state->whole - taken;
@@ -237,7 +275,7 @@ WIDE static void leaf_state(const LeafMix *mix, const LeafNode *node, LeafState 
     }
     for (int at = 0; at < LEAF_MIX; at++)
         state->usable[at] += 1000 * state->whole;
-    leaf_outcome(mix, state, 0, 0, 0, &as_it_is);
+    outcome_of(mix, state, 0, 0, 0, &as_it_is);
     int32_t fits = 0;
     double most = 0;
     for (int at = 0; at < LEAF_MIX; at++) { /* who finds no devices now finds none once some are taken */
@@ -245,8 +283,8 @@ WIDE static void leaf_state(const LeafMix *mix, const LeafNode *node, LeafState 
         most = as_it_is.gain[at + 1] > as_it_is.gain[at] && mix->memory[at] > most ? mix->memory[at] : most;
     }
     state->memory_most[LEAF_MIX] = most;
-    for (int at = 0; at < mix->size; at++)
-        fits += mix->cpu[at] <= node->cpu_free;
+    for (int step = 0; step < mix->steps; step++)
+        fits += mix->cpu[step] <= node->cpu_free ? mix->count[step] : 0;
     state->lost = leaf_lost(mix, &as_it_is, fits, node->memory_free);
 }
 
@@ -254,45 +292,52 @@ WIDE static void leaf_state(const LeafMix *mix, const LeafNode *node, LeafState 
 WIDE static void leaf_fragments(const LeafColumns *columns, const LeafNode *node, const LeafMix *mix, const LeafState *state,
                                 LeafOutcome *outcomes, uint64_t stamp, uint8_t *leaf)
 {
-    const double total = (double) mix->total;
-    int32_t byte[LEAF_COLUMNS], left[LEAF_COLUMNS], fits[LEAF_COLUMNS] = {0};
-    double lost[LEAF_COLUMNS];
-    for (int at = 0; at < LEAF_COLUMNS; at++) {
-        double cpu_left = node->cpu_free - columns->cpu[at];
-        left[at] = (int32_t) (cpu_left > -1 ? cpu_left : -1);
-    }
-    for (int shape = 0; shape < mix->size; shape++)
-        for (int at = 0; at < LEAF_COLUMNS; at++)
-            fits[at] += left[at] >= mix->cpu[shape];
-    for (int at = 0; at < LEAF_COLUMNS; at++) {
-        LeafOutcome *outcome = &outcomes[columns->outcome[at]];
-        if ((leaf[at] != 0) & (outcome->stamp != stamp)) {
-            int32_t from = 1000, part = (int32_t) columns->part[at];
-            for (int device = 0; device < state->count; device++)
-                from = state->shares[device] >= part && state->shares[device] < from ? state->shares[device] : from;
-            outcome->stamp = stamp;
-            leaf_outcome(mix, state, (int32_t) columns->whole[at], part, from, outcome);
+    const double per_total = 1 / (double) mix->total;
+    for (int from = 0; from < columns->used; from += LEAF_BLOCK) {
+        int32_t left[LEAF_BLOCK], fits[LEAF_BLOCK], byte[LEAF_BLOCK];
+        double lost[LEAF_BLOCK] = {0};
+        uint32_t fitting = 0;
+        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++)
+            fitting |= (uint32_t) (leaf[from + at] != 0) << at;
+        if (fitting == 0)
+            continue;
+        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+            left[at] = node->cpu_free - columns->cpu[from + at];
+            fits[at] = 0;
         }
+        for (int step = 0; step < mix->steps; step++) {
+            const int32_t cpu = mix->cpu[step], count = mix->count[step];
+            AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++)
+                fits[at] += -(left[at] >= cpu) & count;
+        }
+        for (; fitting != 0; fitting &= fitting - 1) {
+            int at = __builtin_ctz(fitting), column = from + at;
+            LeafOutcome *outcome = &outcomes[columns->outcome[column]];
+            if (outcome->stamp != stamp) {
+                int32_t open = 1000, part = (int32_t) columns->part[column];
+                for (int device = 0; part > 0 && device < state->count; device++)
+                    open = state->shares[device] >= part && state->shares[device] < open ? state->shares[device] : open;
+                outcome->stamp = stamp;
+                outcome_of(mix, state, (int32_t) columns->whole[column], part, open, outcome);
+            }
+            double memory_left = node->memory_free - columns->memory[column];
+            int64_t after = outcome->all - outcome->gain[fits[at]];
+            if (memory_left < state->memory_most[fits[at]])
+                after = leaf_lost(mix, outcome, fits[at], memory_left);
+            lost[at] = (double) (after - state->lost);
+        }
+        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+            double added_milli = ((lost[at] < 0 ? -lost[at] : lost[at]) + 0.5) * per_total;
+            int32_t whole = (int32_t) (added_milli > 2560 ? 2560 : added_milli);
+            int32_t added = lost[at] < 0 ? 2560 - whole : 2560 + whole;
+            added = added > 5119 ? 5119 : added;
+            int32_t span = 1 + (int32_t) (columns->kind[from + at] < 0 ? node->steps_bare : node->steps);
+            int32_t score = (127 - (added * 52429 >> 21)) * span >> 7; /* added / 40, for added below 43,690 */
+            byte[at] = score < span - 1 ? score : span - 1;
+        }
+        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++)
+            leaf[from + at] += leaf[from + at] != 0 ? (uint8_t) byte[at] : 0;
     }
-    for (int at = 0; at < LEAF_COLUMNS; at++) { /* of those that do not fit it is of no use, and of some other node */
-        const LeafOutcome *outcome = &outcomes[columns->outcome[at]];
-        double memory_left = node->memory_free - columns->memory[at];
-        int64_t after = outcome->all - outcome->gain[fits[at]];
-        if ((leaf[at] != 0) & (memory_left < state->memory_most[fits[at]]))
-            after = leaf_lost(mix, outcome, fits[at], memory_left);
-        lost[at] = (double) (after - state->lost);
-    }
-    for (int at = 0; at < LEAF_COLUMNS; at++) {
-        double added_milli = lost[at] / total;
-        added_milli = added_milli < -2560 ? -2560 : added_milli;
-        added_milli = added_milli > 2559 ? 2559 : added_milli;
-        int32_t added = (int32_t) added_milli + 2560;
-        int32_t span = 1 + (int32_t) (columns->kind[at] < 0 ? node->steps_bare : node->steps);
-        int32_t score = (127 - (added * 52429 >> 21)) * span >> 7; /* added / 40, for added below 43,690 */
-        byte[at] = score < span - 1 ? score : span - 1;
-    }
-    for (int at = 0; at < LEAF_COLUMNS; at++)
-        leaf[at] += leaf[at] != 0 ? (uint8_t) byte[at] : 0;
 }
 
 #endif

@@ -1,4 +1,4 @@
-# Bytes for 32 shapes at once: what score_byte says, computed side by side (leaves.h) where shape, node and preset are plain.
+# Bytes for 64 shapes at once: what score_byte says, computed side by side (leaves.h) where shape, node and preset are plain.
 #
 # A column is plain if nothing but free amounts decides: at most one ask, for whole devices or for one part, of any model, wherever on the
 # board, without levels, weights or a list of models. The rest are odd: score_byte, one by one, as are all columns of a node where something
@@ -7,7 +7,8 @@
 # Promises: the same byte as score_byte, always (check_trees compares); what is copied from shapes and mix is copied again when they change.
 
 cdef enum:
-    MOST_CPU = 1 << 30         # millicores: more than fit in 31 bits go one by one
+    MOST_CPU = 1 << 30         # millicores, and
+    MOST_MEBIBYTES = 1 << 30   # of memory: a node that has as much goes one by one, so whoever asks for more finds it on no other
 
 
 cdef inline int plain_preset(Tables* t) noexcept nogil:
@@ -37,20 +38,24 @@ cdef void describe_column(Tables* t, TreeRecord* tree, int at) noexcept nogil:
     cdef ShapeRecord* shape
     cdef AskRecord* ask
     cdef int terms
-    columns.cpu[at] = 1e300
+    columns.cpu[at] = MOST_CPU
     columns.kind[at] = -1
     columns.outcome[at] = 0
-    tree.odd &= ~(<uint32_t> 1 << at)
-    tree.told &= ~(<uint32_t> 1 << at)
+    tree.odd &= ~(<uint64_t> 1 << at)
+    tree.told &= ~(<uint64_t> 1 << at)
     if slot == NONE_:
         return
+    columns.used = max(columns.used, at + 1)
     shape = &t.shapes[slot]
     if not is_plain_shape(t, shape):
-        tree.odd |= <uint32_t> 1 << at
+        tree.odd |= <uint64_t> 1 << at
         return
     ask = &shape.asks[0]
     terms = (shape.ask_count > 0) + (shape.cpu_milli > 0) + (shape.memory_bytes > 0)
-    columns.cpu[at], columns.memory[at] = <double> shape.cpu_milli, <double> shape.memory_bytes
+    columns.cpu[at] = <int32_t> min(shape.cpu_milli, <int64_t> MOST_CPU)
+    columns.mebibytes[at] = <int32_t> min(shape.memory_bytes >> 20, <int64_t> MOST_MEBIBYTES)
+    columns.rest[at] = <int32_t> (shape.memory_bytes & 0xFFFFF)
+    columns.memory[at] = <double> shape.memory_bytes
     columns.milli_all[at] = <double> shape.device_milli
     columns.whole[at] = columns.part[at] = columns.milli[at] = 0
     if shape.ask_count > 0:
@@ -62,7 +67,7 @@ cdef void describe_column(Tables* t, TreeRecord* tree, int at) noexcept nogil:
     columns.middle[at] = 0 if terms > 0 else 500
     columns.outcome[at] = shape.ask_class
     if shape.levels != NULL:
-        tree.told |= <uint32_t> 1 << at
+        tree.told |= <uint64_t> 1 << at
 
 
 cdef void describe_columns(Tables* t) noexcept nogil:
@@ -71,6 +76,7 @@ cdef void describe_columns(Tables* t) noexcept nogil:
     cdef int at
     for tree in range(t.trees_used):
         t.trees[tree].kinds = 0
+        t.trees[tree].columns.used = 0
         for at in range(COLUMNS):
             describe_column(t, &t.trees[tree], at)
     t.columns_moved = False
@@ -84,7 +90,6 @@ cdef void copy_mix(Tables* t) noexcept nogil:
     cdef uint32_t sorted_[MIX_SHAPES]
     memset(mix, 0, sizeof(LeafMix))
     mix.kind = -1
-    mix.size = <int32_t> t.mix_size
     mix.total = t.mix_total
     mix.is_plain = t.mix_total < 1 << 30
     for at in range(t.mix_size):
@@ -100,14 +105,20 @@ cdef void copy_mix(Tables* t) noexcept nogil:
             mix.kind = ask.kind
         mix.is_plain &= t.shapes[t.mix[at]].ask_count == 1 and ask.models == 0 and ask.memory_bytes == 0 and ask.kind == mix.kind and t.mix_cpu[at] < MOST_CPU
         mix.whole[place], mix.parts[place], mix.part[place] = ask.whole, ask.parts, ask.part_milli if ask.parts > 0 else 1001
-        mix.weight[place], mix.cpu[place], mix.memory[place] = <int32_t> t.mix_weight[at], <int32_t> t.mix_cpu[at], <double> t.mix_memory[at]
+        mix.weight[place], mix.memory[place] = <int32_t> t.mix_weight[at], <double> t.mix_memory[at]
+        if place == 0 or mix.cpu[mix.steps - 1] != <int32_t> t.mix_cpu[at]:
+            mix.cpu[mix.steps] = <int32_t> t.mix_cpu[at]
+            mix.steps += 1
+        mix.count[mix.steps - 1] += 1
 
 
 # ---------------------------------------------------------------- one node
 
 cdef bint is_plain_node(Tables* t, NodeRecord* node, NodeView* view) noexcept nogil:
     """Nothing on it is lent or short, and the mix can make something of it side by side."""
-    if lends(t) or view.is_short or node.cpu_free >= MOST_CPU or plain_preset(t) < 0:
+    if lends(t) or view.is_short or plain_preset(t) < 0:
+        return False
+    if not -MOST_CPU < node.cpu_free < MOST_CPU or not -MOST_MEBIBYTES < node.memory_free >> 20 < MOST_MEBIBYTES:
         return False
     return t.policy != POLICY_FRAGMENT_ or (t.leaf_mix.is_plain and t.sharers_most == 0 and (view.kinds == 0 or (view.kinds == 1 and view.kind[0] == t.leaf_mix.kind)))
 
@@ -115,7 +126,8 @@ cdef bint is_plain_node(Tables* t, NodeRecord* node, NodeView* view) noexcept no
 cdef void view_leaf(Tables* t, NodeRecord* node, NodeView* view, LeafNode* leaf) noexcept nogil:
     cdef bint tells_bare = 0 < t.nodes_bare < t.nodes_count
     cdef int at, score = 0
-    leaf.cpu_free, leaf.memory_free = <double> node.cpu_free, <double> node.memory_free
+    leaf.cpu_free, leaf.memory_free = <int32_t> node.cpu_free, <double> node.memory_free
+    leaf.mebibytes_free, leaf.rest_free = <int32_t> (node.memory_free >> 20), <int32_t> (node.memory_free & 0xFFFFF)
     leaf.per_cpu = <double> view.per_cpu / 4294967296.0
     leaf.per_mebibyte = <double> view.per_mebibyte / 4294967296.0
     leaf.most_cpu, leaf.most_milli = <double> t.most_cpu, <double> t.most_milli

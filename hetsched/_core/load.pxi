@@ -31,11 +31,14 @@ cdef dict read_sections(bytes data):
     return {name: sections.get(name, b"") for name in SECTIONS}
 
 
-cdef uint32_t fill(void** base, uint32_t* capacity, size_t stride, bytes section) except? 0xFFFFFFFF:
+cdef uint32_t fill(void** base, uint32_t* capacity, size_t stride, bytes section, bint is_lined=False) except? 0xFFFFFFFF:
     """A table from its section; returns the number of records."""
     cdef const char* data = section
     cdef uint32_t count = <uint32_t> (len(section) // stride)
-    grow(base, capacity, stride, count + 1)
+    if is_lined:
+        grow_lined(base, capacity, stride, count + 1)
+    else:
+        grow(base, capacity, stride, count + 1)
     memcpy(base[0], data, len(section))
     return count
 
@@ -46,16 +49,16 @@ cdef int load_tables(Tables* t, dict sections) except -1:
     cdef bytes section = sections["scalars"]
     data = section
     write_scalars(t, <const Scalars*> data)
-    t.tasks_used = fill(<void**> &t.tasks, &t.tasks_capacity, sizeof(TaskRecord), sections["tasks"])
+    t.tasks_used = fill(<void**> &t.tasks, &t.tasks_capacity, sizeof(TaskRecord), sections["tasks"], True)
     t.keys.used = fill(<void**> &t.keys.base, &t.keys.capacity, 8, sections["keys"])
     t.checkpoints_used = fill(<void**> &t.checkpoints, &t.checkpoints_capacity, sizeof(int64_t), sections["checkpoints"])
-    t.allocations_used = fill(<void**> &t.allocations, &t.allocations_capacity, sizeof(AllocationRecord), sections["allocations"])
+    t.allocations_used = fill(<void**> &t.allocations, &t.allocations_capacity, sizeof(AllocationRecord), sections["allocations"], True)
     t.pieces.used = fill(<void**> &t.pieces.base, &t.pieces.capacity, 8, sections["pieces"])
     t.stories.used = fill(<void**> &t.stories.base, &t.stories.capacity, 8, sections["stories"])
-    t.nodes_used = fill(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), sections["nodes"])
+    t.nodes_used = fill(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), sections["nodes"], True)
     t.nodes_capacity = (t.nodes_capacity & ~<uint32_t> 7)
     if t.nodes_capacity < t.nodes_used:
-        grow(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), <uint64_t> t.nodes_used + 16)
+        grow_lined(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), <uint64_t> t.nodes_used + 16)
         t.nodes_capacity = (t.nodes_capacity & ~<uint32_t> 7)
     t.devices_used = fill(<void**> &t.devices, &t.devices_capacity, sizeof(DeviceRecord), sections["devices"])
     t.shapes_used = fill(<void**> &t.shapes, &t.shapes_capacity, sizeof(ShapeRecord), sections["shapes"])

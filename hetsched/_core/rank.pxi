@@ -8,7 +8,7 @@
 cdef enum:
     COLUMN_REST = 256          # rounds that a column without demand is kept
     COLUMN_LONG_REST = 4096    # and one of the first KEPT_TREES trees: with 150 shapes that come now and then, filling was two thirds of deciding
-    KEPT_TREES = 5
+    KEPT_TREES = 3
 
 
 # ---------------------------------------------------------------- columns
@@ -34,31 +34,34 @@ cdef int widen_trees(Tables* t) except -1 nogil:
         t.tree_depth += 1
     for tree in range(t.trees_used):
         for level in range(MAX_DEPTH):
-            free(t.trees[tree].cells[level])
+            free_lined(t.trees[tree].cells[level])
             t.trees[tree].cells[level] = NULL
-        for level in range(<int> t.tree_depth):
-            t.trees[tree].cells[level] = <uint8_t*> calloc(level_width(t, level), COLUMNS)
-            if t.trees[tree].cells[level] == NULL:
-                no_memory()
+        take_cells(t, &t.trees[tree])
     t.all_dirty = True
+    return 0
+
+
+cdef int take_cells(Tables* t, TreeRecord* tree) except -1 nogil:
+    """All of them 0."""
+    cdef uint32_t taken
+    cdef int level
+    for level in range(<int> t.tree_depth):
+        taken = 0
+        grow_lined(<void**> &tree.cells[level], &taken, COLUMNS, level_width(t, level))
     return 0
 
 
 cdef int add_tree(Tables* t) except -1 nogil:
     cdef TreeRecord* tree
     cdef int column
-    grow(<void**> &t.trees, &t.trees_capacity, sizeof(TreeRecord), <uint64_t> t.trees_used + 1)
+    grow_lined(<void**> &t.trees, &t.trees_capacity, sizeof(TreeRecord), <uint64_t> t.trees_used + 1)
     tree = &t.trees[t.trees_used]
     memset(tree, 0, sizeof(TreeRecord))
     for column in range(COLUMNS):
         tree.shape[column] = NONE_
         describe_column(t, tree, column)
     t.trees_used += 1
-    for level in range(<int> t.tree_depth):
-        tree.cells[level] = <uint8_t*> calloc(level_width(t, level), COLUMNS)
-        if tree.cells[level] == NULL:
-            no_memory()
-    return 0
+    return take_cells(t, tree)
 
 
 cdef int want_column(Tables* t, uint32_t slot) except -1 nogil:
@@ -126,7 +129,7 @@ cdef void fill_column(Tables* t, uint32_t slot) noexcept nogil:
             cell_of(tree, level, at)[column] = best
 
 
-cdef void odd_bytes(Tables* t, TreeRecord* tree, uint32_t odd, uint32_t node, NodeView* view, uint8_t* leaf) noexcept nogil:
+cdef void odd_bytes(Tables* t, TreeRecord* tree, uint64_t odd, uint32_t node, NodeView* view, uint8_t* leaf) noexcept nogil:
     """Of these columns, one by one; most shapes lack something on most nodes."""
     cdef int64_t cpu_most = t.nodes[node].cpu_free + t.nodes[node].cpu_extra
     cdef int64_t memory_most = t.nodes[node].memory_free + t.nodes[node].memory_extra
@@ -144,7 +147,8 @@ cdef void odd_bytes(Tables* t, TreeRecord* tree, uint32_t odd, uint32_t node, No
 cdef void refresh_node(Tables* t, uint32_t node) noexcept nogil:
     """Every column's byte of one node."""
     cdef uint8_t leaf[COLUMNS]
-    cdef uint32_t at, told
+    cdef uint32_t at
+    cdef uint64_t told
     cdef NodeView view
     cdef LeafNode plain
     cdef LeafState state
@@ -171,7 +175,7 @@ cdef void refresh_node(Tables* t, uint32_t node) noexcept nogil:
                 told &= told - 1
             odd_bytes(t, tree, tree.odd, node, &view, leaf)
         elif takes:
-            odd_bytes(t, tree, 0xFFFFFFFFU, node, &view, leaf)
+            odd_bytes(t, tree, ~<uint64_t> 0, node, &view, leaf)
         leaf_write(tree.cells, <int> t.tree_depth, node, leaf)
 
 

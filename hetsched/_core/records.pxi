@@ -21,9 +21,9 @@ LAYOUT = {
                    "claim:u4=4294967295 next_victim:u4=4294967295 first_victim:u4=4294967295 victims:u2 count:u1 lane:u1 is_claim:u1 "
                    "is_live:u1 -lifted_by:u2",
     "uses": "cpu_idle:i8 memory_idle:i8",
-    "nodes": "cpu_milli:i8 memory_bytes:i8 cpu_free:i8 memory_free:i8 cpu_soft:i8 memory_soft:i8 cpu_idle:i8 memory_idle:i8 "
-             "-cpu_extra:i8 -memory_extra:i8 device_first:u4 allocation_first:u4 allocations:u4 claims:u4 "
-             "-evictable:u4*4 domain:i4*8=-1 device_count:u1 is_present:u1 is_open:u1 is_grouped:u1 -marked:u1",
+    "nodes": "cpu_milli:i8 memory_bytes:i8 cpu_free:i8 memory_free:i8 device_first:u4 allocation_first:u4 allocations:u4 claims:u4 "
+             "device_count:u1 is_present:u1 is_open:u1 is_grouped:u1 -marked:u1 cpu_soft:i8 memory_soft:i8 cpu_idle:i8 memory_idle:i8 "
+             "-cpu_extra:i8 -memory_extra:i8 -evictable:u4*4 domain:i4*8=-1 -unused:u8*5",
     "devices": "memory_bytes:i8=-1 memory_free:i8 memory_live:i8 numa:i2=-1 nvlink:i2=-1 kind:u1 model:i1=-1 share_free:i2 share_live:i2 "
                "usable:u1 pcie:i2=-1 -sharers:u2",
     "ask": "memory_bytes:i8 models:u8 whole:u2 parts:u2 part_milli:u2 kind:u1 model_count:u1 rank:u1*64",

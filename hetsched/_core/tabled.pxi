@@ -27,7 +27,7 @@ cdef class Tabled:
         t.blast_radius = 8
         grow(<void**> &t.checkpoints, &t.checkpoints_capacity, sizeof(int64_t), 1)
         t.checkpoints_used = 1
-        grow(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), 1)
+        grow_lined(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), 1)
         t.nodes_capacity = t.nodes_capacity & ~<uint32_t> 7
         widen_trees(t)
         start_prices(t)
@@ -96,7 +96,7 @@ cdef void free_tables(Tables* t) noexcept:
         free(t.lines[at].stalled.at)
     for at in range(t.trees_used):
         for part in range(MAX_DEPTH):
-            free(t.trees[at].cells[part])
+            free_lined(t.trees[at].cells[part])
     for part in range(65):
         drop_slots(&t.device_runs[part])
     for part in range(LEVELS):
@@ -114,10 +114,14 @@ cdef void free_tables(Tables* t) noexcept:
     drop_slots(&t.doomed)
     drop_slots(&t.passing)
     drop_slots(&t.gone)
-    for pointer in (<size_t> t.facts.data, <size_t> t.tasks, <size_t> t.keys.base, <size_t> t.index, <size_t> t.checkpoints,
-                    <size_t> t.allocations, <size_t> t.pieces.base, <size_t> t.nodes, <size_t> t.devices, <size_t> t.shapes,
-                    <size_t> t.queues, <size_t> t.lines, <size_t> t.gangs, <size_t> t.lanes, <size_t> t.trees, <size_t> t.trial, <size_t> t.plan.seats, <size_t> t.seat_prices, <size_t> t.kept, <size_t> t.moves,
+    for pointer in (<size_t> t.facts.data, <size_t> t.keys.base, <size_t> t.index, <size_t> t.checkpoints,
+                    <size_t> t.pieces.base, <size_t> t.devices, <size_t> t.shapes,
+                    <size_t> t.queues, <size_t> t.lines, <size_t> t.gangs, <size_t> t.lanes, <size_t> t.trial, <size_t> t.plan.seats, <size_t> t.seat_prices, <size_t> t.kept, <size_t> t.moves,
                     <size_t> t.units, <size_t> t.evictions, <size_t> t.uses, <size_t> t.templates,
                     <size_t> t.ends, <size_t> t.stories.base, <size_t> t.lane_index, <size_t> t.plain, <size_t> t.learned.data, <size_t> t.seats, <size_t> t.class_views, <size_t> t.outcomes, <size_t> t.prices, <size_t> t.fgd):
         free(<void*> <size_t> pointer)
+    free_lined(t.tasks)
+    free_lined(t.allocations)
+    free_lined(t.nodes)
+    free_lined(t.trees)
     memset(t, 0, sizeof(Tables))

@@ -1,4 +1,4 @@
-"""Bytes that are computed for 32 shapes at once are those that one shape alone gets, whatever the amounts: check() compares them."""
+"""Bytes that are computed for 64 shapes at once are those that one shape alone gets, whatever the amounts: check() compares them."""
 
 from __future__ import annotations
 
