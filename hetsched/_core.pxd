@@ -11,7 +11,7 @@ cdef extern from "_core/leaves.h" nogil:
     ctypedef struct LeafColumns:
         int32_t[64] cpu, mebibytes, rest
         float[64] whole, part, milli, has_devices, has_cpu, has_memory, per_term, middle
-        int32_t[64] kind
+        int32_t[64] kind, top
         uint32_t[64] outcome
         double[64] memory, milli_all
         int32_t used
@@ -41,12 +41,23 @@ cdef extern from "_core/leaves.h" nogil:
     ctypedef struct LeafOutcome:
         uint64_t stamp
 
+    ctypedef struct LeafPrices:
+        int32_t count
+        int32_t[16] kind
+        double[16] milli, cpu_rate, memory_rate
+        double stranded, strand_most, step, step_bare
+
     const int LEAF_PACK, LEAF_SPREAD, LEAF_NOTHING, LEAF_BEST_FIT
     void leaf_bytes(const LeafColumns* columns, const LeafNode* node, const LeafKind* kind, int preset, int first, uint8_t* leaf) noexcept
     void leaf_state(const LeafMix* mix, const LeafNode* node, LeafState* state) noexcept
     void leaf_fragments(const LeafColumns* columns, const LeafNode* node, const LeafMix* mix, const LeafState* state, LeafOutcome* outcomes,
                         uint64_t stamp, uint8_t* leaf) noexcept
+    void leaf_prices(const LeafColumns* columns, const LeafNode* node, const LeafPrices* prices, const int32_t* loss, uint8_t* leaf) noexcept
     void leaf_write(uint8_t** cells, int depth, uint32_t node, const uint8_t* leaf) noexcept
+
+cdef extern from "_core/patterns.h" nogil:
+    enum: PATTERN_SIZES
+    int pattern_duals(int count, const int32_t* sizes, const int64_t* demand, int most_pivots, int64_t* weights, int64_t* denominator) noexcept
 
 
 cdef enum:

@@ -129,6 +129,10 @@ def check_columns(heads: bytes, which: bytes, numbers: bytes, attempts: bytes) -
     """ValueError unless these could be keys in columns, at least one: `heads`, parted by newlines, are what they begin with, `which` an uint16 for
     each that names its head (b"": there is one), `numbers` an uint32 for each that stands behind it (NONE: nothing does), `attempts` an uint16 for each."""
 
+def pattern_weights(sizes: Sequence[int], demand: Sequence[int], most_pivots: int) -> tuple[list[int], int] | None:
+    """What `policy.patterns` finds for ascending sizes, 1..100 cells and at most 40 of them, and devices asked for by each: weights (they may be below 0
+    when pivots run out) and the denominator that they are over. None: numbers outgrow what is exact here."""
+
 def part_keys(keys: bytes) -> tuple[bytes, bytes, bytes]:
     """(heads, which, numbers) of keys that are parted by newlines. ValueError where they have too many heads."""
 

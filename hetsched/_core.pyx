@@ -16,6 +16,7 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   check, check_derived                       what must hold
   records, whole, load, digest               the tables as a whole
   tabled, cluster, shapes, terms, tasks, pricing, ranked, questions  the doors, layered by what they are about; Core is the last layer
+  patterns                                   a door of its own: what sizes of parts weigh
 
 To add a fact: its code and bytes and `apply_x` in apply, `do_x` in facts, `refuse_x`, a case in codec and in replay, a line in the .pyi, a
 story in tests/core.
@@ -169,6 +170,7 @@ include "_core/accept.pxi"
 include "_core/tasks.pxi"
 include "_core/run.pxi"
 include "_core/pricing.pxi"
+include "_core/patterns.pxi"
 include "_core/ranked.pxi"
 include "_core/verdict.pxi"
 include "_core/questions.pxi"

@@ -183,6 +183,7 @@ cdef class ClusterDoors(Tabled):
         if policy == POLICY_FGD_:
             take_typical(&self.t)
         self.t.all_dirty = True
+        self.t.columns_moved = True
 
     def set_order(self, int order):
         if not 0 <= order <= ORDER_FIFO_:

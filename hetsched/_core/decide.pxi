@@ -105,6 +105,8 @@ cdef int begin_level(Tables* t, int qos) except -1 nogil:
     if t.seats_closed:
         return unpark_level(t, qos, SHUT_BEFORE)
     refresh(t)
+    if t.parked[qos].size == 0:
+        return 0
     note_shut(t, SHUT_NOW)
     return unpark_level(t, qos, SHUT_NOW)
 

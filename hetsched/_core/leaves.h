@@ -42,6 +42,7 @@ typedef struct {
     float per_term[LEAF_COLUMNS];    /* 1 / how many of these count; 0: none does */
     float middle[LEAF_COLUMNS];      /* 500 if none does: neither full nor free */
     int32_t kind[LEAF_COLUMNS];      /* asked for first, -1 none */
+    int32_t top[LEAF_COLUMNS];       /* price: steps that a placement gains at best */
     uint32_t outcome[LEAF_COLUMNS];  /* columns of one number ask for the same devices */
     double memory[LEAF_COLUMNS];     /* bytes */
     double milli_all[LEAF_COLUMNS];  /* milli of devices in all, of every kind */
@@ -73,7 +74,7 @@ typedef struct {
     float per_device;                /* 1 / devices */
 } LeafKind;
 
-enum { LEAF_PACK, LEAF_SPREAD, LEAF_NOTHING, LEAF_BEST_FIT };
+enum { LEAF_PACK, LEAF_SPREAD, LEAF_NOTHING, LEAF_BEST_FIT, LEAF_KINDS = 16 };
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
@@ -337,6 +338,61 @@ WIDE static void leaf_fragments(const LeafColumns *columns, const LeafNode *node
         }
         AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++)
             leaf[from + at] += leaf[from + at] != 0 ? (uint8_t) byte[at] : 0;
+    }
+}
+
+/* ---------------------------------------------------------------- price: what free capacity is worth less (see price.pxi) */
+
+/* What of the prices concerns one node. */
+typedef struct {
+    int32_t count;                   /* kinds on the node */
+    int32_t kind[LEAF_KINDS];        /* which */
+    double milli[LEAF_KINDS];        /* free of each */
+    double cpu_rate[LEAF_KINDS];     /* milli of a device that go with a millicore */
+    double memory_rate[LEAF_KINDS];  /* and with a MiB */
+    double stranded;                 /* tenths of a milli that missing CPU and memory cost as it is */
+    double strand_most;              /* tenths of a milli that a millicore of a task without devices may strand; 0: any */
+    double step, step_bare;          /* tenths of a milli; of those without devices */
+} LeafPrices;
+
+/* Bytes that are not 0 get the score of price_score, and 0 is what strands too much. `loss`: tenths of a milli that each column's devices take.
+ * Doubles are exact here: a product of an amount and a rate that has more than 53 bits is far more than any node's devices, and then nothing strands. */
+WIDE static void leaf_prices(const LeafColumns *columns, const LeafNode *node, const LeafPrices *prices, const int32_t *loss, uint8_t *leaf)
+{
+    const double offset = 1 << 20; /* steps: so that a cut is downwards */
+    const double reciprocal = 1 / prices->step, reciprocal_bare = 1 / prices->step_bare;
+    for (int from = 0; from < columns->used; from += LEAF_BLOCK) {
+        double cpu_left[LEAF_BLOCK], mebibytes_left[LEAF_BLOCK], strands[LEAF_BLOCK];
+        int32_t byte[LEAF_BLOCK];
+        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+            int column = from + at;
+            int32_t cpu = node->cpu_free - columns->cpu[column];
+            int32_t mebibytes = node->mebibytes_free - columns->mebibytes[column] - (node->rest_free < columns->rest[column]);
+            cpu_left[at] = (double) (cpu > 0 ? cpu : 0);
+            mebibytes_left[at] = (double) (mebibytes > 0 ? mebibytes : 0);
+            strands[at] = -prices->stranded;
+        }
+        for (int kind = 0; kind < prices->count; kind++)
+            AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+                double free_milli = prices->milli[kind] - (columns->kind[from + at] == prices->kind[kind] ? (double) columns->milli[from + at] : 0);
+                double by_cpu = cpu_left[at] * prices->cpu_rate[kind], by_memory = mebibytes_left[at] * prices->memory_rate[kind];
+                by_cpu = free_milli - (double) (int32_t) (by_cpu < 1e9 ? by_cpu : 1e9);
+                by_memory = free_milli - (double) (int32_t) (by_memory < 1e9 ? by_memory : 1e9);
+                strands[at] += 5 * (by_cpu > 0 ? by_cpu : 0) + 2 * (by_memory > 0 ? by_memory : 0);
+            }
+        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+            int column = from + at;
+            int32_t is_bare = columns->kind[column] < 0;
+            int32_t most = (int32_t) (is_bare ? node->steps_bare : node->steps);
+            double gained = 0.5 - loss[column] - strands[at];
+            int32_t below = columns->top[column] - ((int32_t) (gained * (is_bare ? reciprocal_bare : reciprocal) + offset) - (int32_t) offset);
+            int32_t within = 1 - (is_bare & (prices->strand_most > 0) & (strands[at] * 100 > prices->strand_most * columns->cpu[column]));
+            below = below > 0 ? below : 0;
+            below = below < most ? below : most;
+            byte[at] = -within & ((is_bare ? node->base_bare : node->base) + most - below);
+        }
+        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++)
+            leaf[from + at] = leaf[from + at] != 0 ? (uint8_t) byte[at] : 0;
     }
 }
 

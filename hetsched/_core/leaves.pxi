@@ -1,7 +1,7 @@
 # Bytes for 64 shapes at once: what score_byte says, computed side by side (leaves.h) where shape, node and preset are plain.
 #
 # A column is plain if nothing but free amounts decides: at most one ask, for whole devices or for one part, of any model, wherever on the
-# board, without levels, weights or a list of models. The rest are odd: score_byte, one by one, as are all columns of a node where something
+# board, without levels, weights or a list of models; by price, which looks at devices class by class anyway, any one ask. The rest are odd: score_byte, one by one, as are all columns of a node where something
 # is lent or short (claims whose victims have not ended), and of presets that are not among those of `plain_preset`.
 #
 # Promises: the same byte as score_byte, always (check_trees compares); what is copied from shapes and mix is copied again when they change.
@@ -19,7 +19,7 @@ cdef inline int plain_preset(Tables* t) noexcept nogil:
         return LEAF_SPREAD
     if t.policy == POLICY_BEST_FIT_:
         return LEAF_BEST_FIT
-    if t.policy == POLICY_FIRST_FIT_ or t.policy == POLICY_RANDOM_ or t.policy == POLICY_FRAGMENT_:
+    if t.policy == POLICY_FIRST_FIT_ or t.policy == POLICY_RANDOM_ or t.policy == POLICY_FRAGMENT_ or t.policy == POLICY_PRICE_:
         return LEAF_NOTHING
     return -1
 
@@ -28,7 +28,7 @@ cdef bint is_plain_shape(Tables* t, ShapeRecord* shape) noexcept nogil:
     cdef AskRecord* ask = &shape.asks[0]
     if shape.ask_count > 1 or shape.same != 0 or shape.model_top > 1 or shape.level_top > shape.level_low or blend_of(t, shape) != NULL:
         return False
-    return shape.ask_count == 0 or (ask.models == 0 and ask.memory_bytes == 0 and (ask.parts == 0 or (ask.parts == 1 and ask.whole == 0)))
+    return shape.ask_count == 0 or t.policy == POLICY_PRICE_ or (ask.models == 0 and ask.memory_bytes == 0 and (ask.parts == 0 or (ask.parts == 1 and ask.whole == 0)))
 
 
 cdef void describe_column(Tables* t, TreeRecord* tree, int at) noexcept nogil:
@@ -58,9 +58,11 @@ cdef void describe_column(Tables* t, TreeRecord* tree, int at) noexcept nogil:
     columns.memory[at] = <double> shape.memory_bytes
     columns.milli_all[at] = <double> shape.device_milli
     columns.whole[at] = columns.part[at] = columns.milli[at] = 0
+    columns.top[at] = 0
     if shape.ask_count > 0:
         columns.kind[at] = ask.kind
         columns.whole[at], columns.part[at], columns.milli[at] = ask.whole, ask.part_milli, <float> ask_milli(ask)
+        columns.top[at] = <int32_t> price_top(t, shape, PRICE_STEP)
         tree.kinds |= 1 << ask.kind
     columns.has_devices[at], columns.has_cpu[at], columns.has_memory[at] = shape.ask_count > 0, shape.cpu_milli > 0, shape.memory_bytes > 0
     columns.per_term[at] = 1.0 / terms if terms > 0 else 0
@@ -71,7 +73,7 @@ cdef void describe_column(Tables* t, TreeRecord* tree, int at) noexcept nogil:
 
 
 cdef void describe_columns(Tables* t) noexcept nogil:
-    """After shapes have changed in what is not theirs alone: levels, weights, the first node that nothing was told of."""
+    """After shapes have changed in what is not theirs alone: levels, weights, the first node that nothing was told of, preset and prices."""
     cdef uint32_t tree
     cdef int at
     for tree in range(t.trees_used):
@@ -120,6 +122,8 @@ cdef bint is_plain_node(Tables* t, NodeRecord* node, NodeView* view) noexcept no
         return False
     if not -MOST_CPU < node.cpu_free < MOST_CPU or not -MOST_MEBIBYTES < node.memory_free >> 20 < MOST_MEBIBYTES:
         return False
+    if t.policy == POLICY_PRICE_:
+        return t.scarce == 0
     return t.policy != POLICY_FRAGMENT_ or (t.leaf_mix.is_plain and t.sharers_most == 0 and (view.kinds == 0 or (view.kinds == 1 and view.kind[0] == t.leaf_mix.kind)))
 
 
@@ -166,3 +170,38 @@ cdef void view_state(Tables* t, NodeRecord* node, LeafNode* leaf, LeafState* sta
             state.shares[state.count] = t.devices[at].share_free
             state.count += 1
     leaf_state(&t.leaf_mix, leaf, state)
+
+
+# ---------------------------------------------------------------- by price
+
+cdef void view_prices(Tables* t, NodeRecord* node, NodeView* view, LeafNode* leaf, LeafPrices* prices) noexcept nogil:
+    cdef int at, kind
+    view.stranded = stranded(t, view, NULL, node.cpu_free, node.memory_free)
+    view.has_stranded = True
+    prices.count = view.kinds
+    for at in range(view.kinds):
+        kind = view.kind[at]
+        prices.kind[at], prices.milli[at] = kind, <double> view.free_milli[kind]
+        prices.cpu_rate[at] = <double> t.prices[kind].cpu_rate / (1 << RATE_BITS)
+        prices.memory_rate[at] = <double> t.prices[kind].memory_rate / (1 << RATE_BITS)
+    prices.stranded = <double> view.stranded
+    prices.strand_most = <double> t.strand_limit
+    prices.step = PRICE_STEP
+    prices.step_bare = <double> step_of_price(1 + <int> leaf.steps_bare)
+
+
+cdef void price_bytes(Tables* t, TreeRecord* tree, uint32_t slot, NodeView* view, LeafNode* node, LeafPrices* prices, uint8_t* leaf) noexcept nogil:
+    """Of the plain columns of one tree whose amounts suffice, once plain_bytes has found which."""
+    cdef int32_t loss[COLUMNS]
+    cdef ClassView* shared
+    cdef int at
+    for at in range(COLUMNS):
+        loss[at] = 0
+        if leaf[at] != 0 and tree.columns.kind[at] >= 0:
+            shared = &t.class_views[tree.columns.outcome[at]]
+            if shared.stamp != t.views:
+                view_class(t, slot, &t.shapes[tree.shape[at]], view, shared)
+            loss[at] = shared.loss
+            if shared.count < 0:
+                leaf[at] = 0
+    leaf_prices(&tree.columns, node, prices, loss, leaf)

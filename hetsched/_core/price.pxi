@@ -144,17 +144,29 @@ cdef bint is_over_limit(Tables* t, uint32_t slot, ShapeRecord* shape) noexcept n
     return over_limit(t, &t.nodes[slot], shape, &view)
 
 
-cdef int price_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, ClassView* shared, int span) noexcept nogil:
-    """0..span - 1, least lost best. The top of the scale is what a placement gains at best: its whole devices are worth what they are,
-    its parts may lie in room that nobody else could use, what was stranded may be used, and what stands apart may be filled. Big tasks run off its lower end."""
-    cdef NodeRecord* node = &t.nodes[slot]
-    cdef int64_t gained, top = 0, below
-    cdef int64_t step = PRICE_STEP * ((254 + span - 1) // span)
+cdef inline int64_t step_of_price(int span) noexcept nogil:
+    """Tenths of a milli, where a score is one of so many."""
+    return PRICE_STEP * ((254 + span - 1) // span)
+
+
+cdef int64_t price_top(Tables* t, ShapeRecord* shape, int64_t step) noexcept nogil:
+    """Steps that a placement gains at best: its whole devices are worth what they are, its parts may lie in room that nobody else could use,
+    what was stranded may be used, and what stands apart may be filled."""
+    cdef int64_t top = 0
     cdef int ask
-    gained = -shared.loss - strands(t, node, shape, view)
     for ask in range(shape.ask_count):
         top -= 10000 * <int64_t> shape.asks[ask].whole
         top += ask_milli(&shape.asks[ask]) * t.prices[shape.asks[ask].kind].apart[min(<int> shape.asks[ask].whole, 64)] // 100
-    top += min(7 * shape.device_milli, <int64_t> 20000)
-    below = (top + (step << 40)) // step - (gained + (step << 40)) // step  # division cuts towards 0: so that it cuts downwards
+    return steps_down(top + min(7 * shape.device_milli, <int64_t> 20000), step)
+
+
+cdef inline int64_t steps_down(int64_t amount, int64_t step) noexcept nogil:
+    """Division cuts towards 0; this cuts downwards."""
+    return (amount + (step << 40)) // step - (<int64_t> 1 << 40)
+
+
+cdef int price_score(Tables* t, uint32_t slot, ShapeRecord* shape, NodeView* view, ClassView* shared, int span) noexcept nogil:
+    """0..span - 1, least lost best. Big tasks run off the lower end of the scale."""
+    cdef int64_t step = step_of_price(span)
+    cdef int64_t below = price_top(t, shape, step) - steps_down(-shared.loss - strands(t, &t.nodes[slot], shape, view), step)
     return <int> (span - 1 - max(<int64_t> 0, min(below, <int64_t> span - 1)))

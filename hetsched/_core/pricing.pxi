@@ -109,6 +109,7 @@ cdef class PricingDoors(RunDoors):
         self.t.has_apart = any([self.t.prices[at].apart[0] > 0 for at in range(16)])
         if self.t.policy == POLICY_PRICE_:
             self.t.all_dirty = True
+            self.t.columns_moved = True
             self.t.changes += 1
         self._checked()
 

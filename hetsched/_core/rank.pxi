@@ -152,9 +152,10 @@ cdef void refresh_node(Tables* t, uint32_t node) noexcept nogil:
     cdef NodeView view
     cdef LeafNode plain
     cdef LeafState state
+    cdef LeafPrices prices
     cdef TreeRecord* tree
     cdef bint takes = t.nodes[node].is_present and t.nodes[node].is_open
-    cdef bint is_plain = False, by_fragment = False
+    cdef bint is_plain = False, by_fragment = False, by_price = t.policy == POLICY_PRICE_
     if takes:
         view_node(t, node, &view)
         is_plain = is_plain_node(t, &t.nodes[node], &view)
@@ -163,11 +164,15 @@ cdef void refresh_node(Tables* t, uint32_t node) noexcept nogil:
         by_fragment = t.policy == POLICY_FRAGMENT_ and t.mix_total > 0 and t.nodes[node].device_count > 0
         if by_fragment:
             view_state(t, &t.nodes[node], &plain, &state)
+        if by_price:
+            view_prices(t, &t.nodes[node], &view, &plain, &prices)
     for at in range(t.trees_used):
         tree = &t.trees[at]
         memset(leaf, 0, COLUMNS)
         if is_plain:
             plain_bytes(t, tree, &view, &plain, &state if by_fragment else NULL, leaf)
+            if by_price:
+                price_bytes(t, tree, node, &view, &plain, &prices, leaf)
             told = tree.told
             while told != 0:
                 if level_of(&t.shapes[tree.shape[lowest(told)]], node) == 0:

@@ -6,7 +6,8 @@ linear relaxation is solved by columns made on demand: the pattern that is worth
 a device) enters, until none is worth more than the device that it takes.
 
 Exact: the inverse of the basis is kept as integers over one common denominator (Edmonds, Systems of Distinct Representatives and Linear
-Algebra, 1967), so that every machine finds the same duals. About as many pivots as there are sizes, at most `MOST_PIVOTS`.
+Algebra, 1967), so that every machine finds the same duals. About as many pivots as there are sizes, at most `MOST_PIVOTS`. The core does it
+pivot by pivot as here, while numbers stay small; where they outgrow it, this does.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from operator import mul
 
+from hetsched._core import pattern_weights
+
 CELLS = 100
 """Parts that a device is cut into: sizes are rounded up to hundredths of a device."""
 
 MOST_SIZES = 40
-"""Sizes told apart: the most wanted ones; the others count as the next larger of those. Forty take 40 ms, a hundred took 1.8 s."""
+"""Sizes told apart: the most wanted ones; the others count as the next larger of those. Forty take 40 ms here, a hundred took 1.8 s."""
 
 MOST_PIVOTS = 1_000
 """A guard, eight times what forty sizes take: the duals of an unfinished run are usable all the same."""
@@ -33,12 +36,9 @@ def duals(demand: Mapping[int, int]) -> tuple[dict[int, int], int]:
     if not merged:
         return {}, 1
     sizes = sorted(merged)
-    basis = Basis(sizes, [merged[size] for size in sizes])
-    for _ in range(MOST_PIVOTS):
-        column, cost = basis.entering()
-        if column is None or not basis.pivot(column, cost):
-            break
-    return dict(zip(sizes, (max(0, weight) for weight in basis.duals()), strict=True)), basis.denominator
+    asked = [merged[size] for size in sizes]
+    weights, denominator = pattern_weights(sizes, asked, MOST_PIVOTS) or _exact(sizes, asked)
+    return dict(zip(sizes, (max(0, weight) for weight in weights), strict=True)), denominator
 
 
 def worth(weights: Mapping[int, int]) -> list[int]:
@@ -46,6 +46,16 @@ def worth(weights: Mapping[int, int]) -> list[int]:
     sizes = sorted(weights)
     best, _ = _knapsack(sizes, [weights[size] for size in sizes])
     return best
+
+
+def _exact(sizes: Sequence[int], demand: Sequence[int]) -> tuple[list[int], int]:
+    """`pattern_weights`, however large numbers become."""
+    basis = Basis(sizes, demand)
+    for _ in range(MOST_PIVOTS):
+        column, cost = basis.entering()
+        if column is None or not basis.pivot(column, cost):
+            break
+    return basis.duals(), basis.denominator
 
 
 def _most_wanted(demand: Mapping[int, int]) -> dict[int, int]:

@@ -33,8 +33,13 @@ from hetsched._core import PLACED, QUEUED, RUNNING, Core
 from hetsched.policy.patterns import CELLS, duals, worth
 
 FIRST_ASKED = 50
-"""Device tasks after which what is asked is known well enough; then priced anew after twice as many, and so on. Before, it is priced after
-each: a guess of what goes with a device that is wrong strews the first tasks over the cluster."""
+"""Device tasks after which what is asked is known well enough; then priced anew after twice as many, and so on. Before, it is priced whenever a
+quarter more were asked for: a guess of what goes with a device that is wrong strews the first tasks over the cluster."""
+
+EARLY = 4
+"""A quarter. After each of the first fifty, as it once was, fills made clusters of 80 nodes no better (97.69 ± 0.05 %, by a quarter 97.67,
+by a half 97.68; 200 seeds), makes tasks wait no less where they leave (22.2 and 22.0 s, 100 seeds on 60), and was a third of what deciding
+cost on openb."""
 
 MOST_WHOLE = 64
 """Devices of a node that are told apart."""
@@ -133,7 +138,7 @@ class Pricer:
             return False
         season, is_due = self._season_now(came), asked >= self._due
         while self._due <= asked:
-            self._due += self._due if self._due >= FIRST_ASKED else 1
+            self._due = _next_due(self._due)
         self._look = min(self._due, asked + LOOK_EVERY)
         if is_due:
             self._prices.update(price(self._core.demand(), self._core.supply()))
@@ -178,6 +183,11 @@ class Pricer:
         self._prices, self._season = dict(known.prices), known.season
         self._due, self._look, self._asked = asked + known.left, asked + known.look, asked
         self._tell()
+
+
+def _next_due(due: int) -> int:
+    """Device tasks after which to price again, once that was due after so many."""
+    return 2 * due if due >= FIRST_ASKED else min(FIRST_ASKED, due + max(1, due // EARLY))
 
 
 def wanted_together(apart: Sequence[int], whole: int) -> float:

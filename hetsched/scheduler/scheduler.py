@@ -216,9 +216,6 @@ class Scheduler:
     def _decide(self, only_urgent: bool) -> None:
         """Immediate lane in this very turn, batch lane when its window is full or over."""
         world = self.world
-        if self._pricer is not None:
-            with self.deciding:
-                self._pricer.turn()
         world.capacity_changed |= self.core.time_told()
         changed = world.capacity_changed or world.arrived > 0
         unfinished, self._unfinished = self._unfinished, 0
@@ -239,6 +236,8 @@ class Scheduler:
 
     def _place(self, levels: int) -> None:
         with self.deciding:
+            if self._pricer is not None:
+                self._pricer.turn()
             self.world.ranking.refresh()
             self.core.decide(levels, self.config.preemption.enabled, most=self.most_placed)
         self._drain()

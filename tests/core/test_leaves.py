@@ -64,6 +64,73 @@ def test_shapes_scored_side_by_side_get_the_bytes_that_each_gets_alone(preset: s
         core.check()
 
 
+def prices(core: Core, kind: int, chance: random.Random) -> None:
+    values = sorted(chance.choices(range(1001), k=1000))
+    apart = sorted(chance.choices(range(4001), k=chance.randint(0, 65)), reverse=True)
+    rates = [chance.choice((0, 1, 100, 95_000, 1 << 20, 1 << 30)) for _ in range(2)]
+    core.set_prices(kind, [0, *values], [(chance.randrange(3), chance.randrange(1001))], *rates, apart)
+
+
+def priced(chance: random.Random) -> Core:
+    """Models that are wanted, kinds asked for together, parts beside wholes, a limit on what may strand."""
+    core = Core(policy=_core.POLICY_PRICE)
+    core.set_strand_limit(chance.choice((0, 0, 1, 40, 1000)))
+    queue = core.add_queue(_core.NONE, 1)
+    core.begin(1)
+    for _ in range(30):
+        devices = [
+            (chance.randrange(2), chance.randrange(-1, 3), -1, -1, -1) for _ in range(chance.choice((0, 1, 2, 8, 64)))
+        ]
+        core.add_node(amounts(chance, CORES), amounts(chance, BYTES), devices)
+    for number in range(70):
+        whole, parts = chance.choice(((1, 0), (1, 0), (4, 0), (0, 1), (0, 1), (0, 3), (2, 1)))
+        kinds = chance.choice(([], [0], [0], [1], [0, 1]))
+        asks = [
+            (
+                kind,
+                whole,
+                parts,
+                chance.randint(1, 999) if parts else 0,
+                0,
+                frozenset(chance.choice(((), (), (1,), (0, 2)))),
+            )
+            for kind in kinds
+        ]
+        shape = core.add_shape(amounts(chance, CORES[:6]), amounts(chance, BYTES[:6]), asks, 0)
+        keys = [b"%d-%d" % (number, at) for at in range(chance.randint(1, 4))]
+        core.accept(keys, template=0, shape=shape, queue=queue, qos=chance.randrange(4), flags=0, submitted_ns=1)
+    return core
+
+
+def test_prices_are_the_same_side_by_side_and_one_by_one() -> None:
+    for seed in range(40):
+        chance = random.Random(seed)
+        core = priced(chance)
+        assert core.decide(15, False) > 0
+        for _ in range(3):
+            core.check()
+            for kind in range(2):
+                prices(core, kind, chance)
+            for task in core.page(-1, 1000, 1 << _core.PLACED)[::2]:
+                core.ended(task, _core.SUCCEEDED, 0)
+            core.decide(15, False)
+        core.check()
+
+
+def test_columns_are_told_that_another_preset_decides() -> None:
+    """What is plain to one is not to another."""
+    for seed in range(8):
+        chance = random.Random(seed)
+        core = priced(chance)
+        core.decide(15, False)
+        for policy in (_core.POLICY_PACK, _core.POLICY_PRICE, _core.POLICY_FRAGMENT):
+            core.set_policy(policy)
+            for task in core.page(-1, 1000, 1 << _core.PLACED)[::2]:
+                core.ended(task, _core.SUCCEEDED, 0)
+            core.decide(15, False)
+            core.check()
+
+
 def test_a_level_of_nought_rules_a_node_out_for_a_shape_that_is_plain_otherwise() -> None:
     core = Core(policy=_core.POLICY_PACK)
     core.begin(1)

@@ -7,6 +7,8 @@ from fractions import Fraction
 
 import pytest
 
+from hetsched._core import pattern_weights
+from hetsched.policy import patterns
 from hetsched.policy.patterns import CELLS, MOST_PIVOTS, MOST_SIZES, Basis, duals, worth
 
 
@@ -53,6 +55,33 @@ def test_the_cover_costs_what_the_demand_weighs(seed: int) -> None:
     assert sum(cost * amount for cost, amount in zip(basis.costs, held, strict=True)) == sum(
         demand[size] * weight for size, weight in weights.items()
     )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_core_finds_the_same_duals_or_says_that_numbers_are_too_large(seed: int) -> None:
+    rng = random.Random(seed)
+    most = 10 ** rng.randint(1, 7)
+    sizes = sorted(rng.sample(range(1, 101), rng.randint(1, MOST_SIZES)))
+    demand = [rng.randint(0, most) for _ in sizes]
+    found = pattern_weights(sizes, demand, MOST_PIVOTS)
+    exact = patterns._exact(sizes, demand)
+    assert found in (exact, None)
+    assert found is not None or len(sizes) > 20, "what few sizes come to is small"
+
+
+def test_duals_are_exact_where_numbers_are_too_large_for_the_core() -> None:
+    sizes, huge = [30, 100], [9 << 40, 1]
+    assert pattern_weights(sizes, huge, MOST_PIVOTS) is None
+    assert pattern_weights(sizes, [1 << 80, 1], MOST_PIVOTS) is None
+    assert weights_of(dict(zip(sizes, huge, strict=True))) == {30: Fraction(1, 3), 100: 1}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "demand"), [([], []), ([5], [1, 2]), ([5, 5], [1, 2]), ([0], [1]), ([101], [1]), ([5], [-1])]
+)
+def test_the_core_refuses_what_are_no_sizes(sizes: list[int], demand: list[int]) -> None:
+    with pytest.raises(ValueError, match="sizes"):
+        pattern_weights(sizes, demand, MOST_PIVOTS)
 
 
 def test_of_many_sizes_the_most_wanted_are_told_apart() -> None:
