@@ -74,6 +74,8 @@ class Singles:
         """Whether that token may submit it."""
     def open(self, is_urgent: bool) -> Filling | None:
         """A bundle that may grow, of urgent tasks or of others; None where nothing is taken now."""
+    def read_by(self, sockets: Sockets | None) -> None:
+        """From now on lanes may read and write by themselves, there; None = no longer."""
     def common(self) -> tuple[bytes, bytes, float]:
         """(end of a head, durability, now in monotonic seconds) of this turn's answers."""
     def refusal(self, error: Any) -> bytes:
@@ -85,7 +87,8 @@ class Singles:
 
 class Lane:
     """The fast path of one connection; an Asker. `open`: requests that wait for their turn. `wire.lane_is_empty()` is called when all its answers
-    are out, if `is_waited_for`. `said_s`: when it said something last."""
+    are out, if `is_waited_for`; `wire.given_back(rest)` when the lane reads by itself no longer, with what it read and is not for it, and
+    `wire.broken(error)` when it cannot go on. `said_s`: when it said something last."""
 
     open: int
     is_waited_for: bool
@@ -93,11 +96,22 @@ class Lane:
     def __init__(self, all: Singles, wire: Any) -> None: ...
     def connect(self, write: Callable[[bytes], Any] | None) -> None:
         """Where answers go; None = nowhere any more."""
+    def read_alone(self, socket: int) -> bool:
+        """Read, and answer, by itself until something comes that is not for it; False where that is not possible. The transport reads no more,
+        and has nothing left to write."""
     def take(self, data: bytes) -> int:
         """Take in the requests with which the data begins; the number of bytes taken."""
     def answered(self, reply: Any, index: int) -> None: ...
     def failed(self, error: Any) -> None: ...
     def told(self) -> None: ...
+
+class Sockets:
+    """Those of the lanes that read alone; its length is their number. `ready` is to be called whenever its own descriptor is readable."""
+
+    def __len__(self) -> int: ...
+    def fileno(self) -> int: ...
+    def ready(self) -> None:
+        """Take in what has come."""
 
 def answer_all(askers: list[Asker], reply: Any) -> None:
     """Each his own, in order; then each is told that it was all."""

@@ -9,9 +9,11 @@ bytes around it mean the same. Why a table of our own: it is bounded, four place
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdlib cimport calloc, free, malloc
 from libc.stdio cimport snprintf
 from libc.string cimport memchr, memcmp, memcpy
+from posix.unistd cimport close
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
@@ -132,6 +134,10 @@ cdef inline uint64_t hash_part(uint64_t hashed, const uint8_t* data, Py_ssize_t 
     return hashed ^ hashed >> 32
 
 
+cdef inline bytes piece(const uint8_t* data, Py_ssize_t begin, Py_ssize_t end):
+    return PyBytes_FromStringAndSize(<const char*> data + begin, end - begin)
+
+
 # ---------------------------------------------------------------------- the memory
 
 cdef class Recall:
@@ -174,14 +180,13 @@ cdef class Recall:
         value = self._one(body, begin, end, &span)
         return None if value is None else (value, body[span.hole:span.hole_end])
 
-    cdef object _one(self, bytes body, Py_ssize_t begin, Py_ssize_t end, Span* span):
-        cdef const uint8_t* data = body
+    cdef object _one(self, const uint8_t* data, Py_ssize_t begin, Py_ssize_t end, Span* span):
         cdef int place
         begin = spaces_end(data, begin, end)
         if not find_object(data, begin, end, False, span) or spaces_end(data, span.end, end) != end:
             return None
         place = self._find(data, span)
-        return self.values[place] if place >= 0 else self._read(body, span)
+        return self.values[place] if place >= 0 else self._read(data, span)
 
     def many(self, bytes body, Py_ssize_t most, bint lines=False):
         """(values, counts, which, ids) of a JSON list (or of lines of JSON) of at most `most` objects: the different values, how many tasks
@@ -205,7 +210,7 @@ cdef class Recall:
         while True:
             if not find_object(data, at, end, lines, &span) or count == most:
                 return None
-            local = self._local(body, data, &span, values)
+            local = self._local(data, &span, values)
             if local >= MOST_DISTINCT:
                 return None
             which[2 * count] = local & 255
@@ -214,7 +219,7 @@ cdef class Recall:
             if local == <uint32_t> len(counts):
                 counts.append(0)
             counts[local] += 1
-            ids.append(PyBytes_FromStringAndSize(<const char*> data + span.hole, span.hole_end - span.hole))
+            ids.append(piece(data, span.hole, span.hole_end))
             at = span.end
             if lines:
                 while at < end and (data[at] == 32 or data[at] == 13 or data[at] == 9):
@@ -235,7 +240,7 @@ cdef class Recall:
         del which[2 * count:]
         return values, counts, bytes(which), ids
 
-    cdef uint32_t _local(self, bytes body, const uint8_t* data, Span* span, list values) except? 0xFFFF:
+    cdef uint32_t _local(self, const uint8_t* data, Span* span, list values) except? 0xFFFF:
         """Number of the task's value in this call; MOST_DISTINCT where there is none."""
         cdef int place = self._find(data, span)
         if place >= 0:
@@ -244,7 +249,7 @@ cdef class Recall:
             value = self.values[place]
         else:
             self.reads += 1
-            value = self._read(body, span) if self.reads <= MOST_READS else None
+            value = self._read(data, span) if self.reads <= MOST_READS else None
         if value is None or len(values) >= MOST_DISTINCT:
             return MOST_DISTINCT
         values.append(value)
@@ -270,14 +275,14 @@ cdef class Recall:
         self.unknown = hashed
         return -1
 
-    cdef object _read(self, bytes body, Span* span):
+    cdef object _read(self, const uint8_t* data, Span* span):
         """What the reader makes of a task that is not remembered; remembered from now on where it says so."""
         cdef uint64_t hashed = self.unknown
         cdef uint32_t at = <uint32_t> (hashed & self.mask)
         cdef uint32_t place = (at & ~<uint32_t> (WAYS - 1)) + (self.turn & (WAYS - 1))
-        cdef bytes before = body[span.begin:span.hole], after = body[span.hole_end:span.end]
+        cdef bytes before = piece(data, span.begin, span.hole), after = piece(data, span.hole_end, span.end)
         cdef bint again = self.once[at] == hashed
-        value, is_proven = self.read(before, body[span.hole:span.hole_end], after, again)
+        value, is_proven = self.read(before, piece(data, span.hole, span.hole_end), after, again)
         self.once[at] = hashed
         if is_proven:
             self.turn += 1
@@ -288,3 +293,4 @@ cdef class Recall:
 
 
 include "_scan/singles.pxi"
+include "_scan/sockets.pxi"

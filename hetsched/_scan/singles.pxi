@@ -2,6 +2,7 @@
 #
 #   Lane.take: request line, head, body → Filling, the bundle that all lanes fill until the next turn takes it
 #   answer_all: the turn is durable → each lane's answers in one write
+#   Sockets (`sockets.pxi`): read and write in place of asyncio's transports
 #
 # What is looked up or refused is asked of Python, in `Singles`: heads that are not the last one's, tasks that are not remembered, permissions of
 # bound tokens, errors.
@@ -17,6 +18,8 @@ cdef bytes _BEGIN_ANSWER = b"HTTP/1.1 202 Accepted\r\nLocation: "
 cdef bytes _TASKS = b"/v1/tasks/"
 cdef bytes _TYPE = b"\r\nContent-Type: application/json\r\nContent-Length: "
 cdef uint64_t _answering = 0    # number of the call of answer_all
+
+cdef class Sockets
 
 
 cdef class Recognised:
@@ -137,12 +140,17 @@ cdef class Singles:
     cdef bytes tail
     cdef bytes durability
     cdef double now_s
+    cdef Sockets sockets            # None: transports do all reading and writing
 
     def __init__(self, desk, Recall recall, list states, Py_ssize_t most_open):
         self.desk = desk
         self.recall = recall
         self.states = states
         self.most_open = most_open
+
+    def read_by(self, Sockets sockets):
+        """From now on lanes may read and write by themselves, there; None = no longer."""
+        self.sockets = sockets
 
     cdef bint _is_taking(self):
         if self.desk.taker is None:
@@ -152,22 +160,21 @@ cdef class Singles:
             self.last = self.last_head = None
         return True
 
-    cdef Head _head(self, bytes data, Py_ssize_t begin, Py_ssize_t* end):
+    cdef Head _head(self, const char* data, Py_ssize_t begin, Py_ssize_t data_end, Py_ssize_t* end):
         """The head that begins there, and where it ends; None: it is not whole, or not for this path."""
-        cdef const char* bytes_ = PyBytes_AS_STRING(data)
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(data) - begin
+        cdef Py_ssize_t size = data_end - begin
         cdef Py_ssize_t last_size
         cdef const char* found
         if self.last is not None:
             last_size = PyBytes_GET_SIZE(self.last_head)
-            if size >= last_size and memcmp(bytes_ + begin, PyBytes_AS_STRING(self.last_head), last_size) == 0:
+            if size >= last_size and memcmp(data + begin, PyBytes_AS_STRING(self.last_head), last_size) == 0:
                 end[0] = begin + last_size
                 return self.last
-        found = <const char*> memmem(bytes_ + begin, size, PyBytes_AS_STRING(_END), 4)
+        found = <const char*> memmem(data + begin, size, PyBytes_AS_STRING(_END), 4)
         if found == NULL:
             return None
-        end[0] = found - bytes_ + 4
-        head = data[begin:end[0]]
+        end[0] = found - data + 4
+        head = piece(<const uint8_t*> data, begin, end[0])
         found_head = self.find(head)
         if found_head is not None:
             self.last_head, self.last = head, found_head
@@ -193,7 +200,8 @@ cdef class Singles:
 
 
 cdef class Lane:
-    """The fast path of one connection; an Asker. `wire.lane_is_empty()` is called when all its answers are out, if `is_waited_for`."""
+    """The fast path of one connection; an Asker. `wire.lane_is_empty()` is called when all its answers are out, if `is_waited_for`;
+    `wire.given_back(rest)` when the lane reads by itself no longer, with what it read and is not for it."""
 
     cdef Singles all
     cdef object wire
@@ -207,6 +215,8 @@ cdef class Lane:
     cdef uint64_t answering
     cdef public bint is_waited_for
     cdef readonly double said_s
+    cdef Sockets alone              # where it reads and writes by itself; None: its transport does
+    cdef int socket
 
     def __init__(self, Singles all, wire):
         self.all = all
@@ -217,6 +227,16 @@ cdef class Lane:
     def connect(self, write):
         """Where answers go; None = nowhere any more."""
         self.write = write
+        if write is None and self.alone is not None:
+            self.alone.leave(self)
+
+    def read_alone(self, int socket):
+        """Read, and answer, by itself until something comes that is not for it; False where that is not possible. The transport reads no more,
+        and has nothing left to write."""
+        if self.all.sockets is None or self.alone is not None:
+            return False
+        self.all.sockets.join(self, socket)
+        return True
 
     @property
     def open(self):
@@ -225,10 +245,12 @@ cdef class Lane:
 
     def take(self, bytes data):
         """Take in the requests with which the data begins; the number of bytes taken."""
+        return self._take(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    cdef Py_ssize_t _take(self, const char* said, Py_ssize_t size) except -1:
         cdef Singles all = self.all
         cdef const char* line = PyBytes_AS_STRING(_LINE)
-        cdef const char* said = PyBytes_AS_STRING(data)
-        cdef Py_ssize_t line_size = PyBytes_GET_SIZE(_LINE), size = PyBytes_GET_SIZE(data), at = 0, end = 0
+        cdef Py_ssize_t line_size = PyBytes_GET_SIZE(_LINE), at = 0, end = 0
         cdef Head head
         cdef Recognised task
         cdef Filling filling
@@ -237,17 +259,17 @@ cdef class Lane:
         if not all._is_taking():
             return 0
         while size - at > line_size and memcmp(said + at, line, line_size) == 0 and len(self.asked) - self.told_until < all.most_open:
-            head = all._head(data, at + line_size, &end)
+            head = all._head(said, at + line_size, size, &end)
             if head is None or end + head.length > size:
                 return at
-            task = all.recall._one(data, end, end + head.length, &span)
+            task = all.recall._one(<const uint8_t*> said, end, end + head.length, &span)
             if task is None or not (head.is_free or all.may(head.token, task)):
                 return at
             is_urgent = task.is_urgent and self.urgent_until == len(self.asked)
             filling = all._filling(is_urgent)
             if filling is None:
                 return at
-            filling._put(task.known, PyBytes_FromStringAndSize(said + span.hole, span.hole_end - span.hole), head.actor, self)
+            filling._put(task.known, piece(<const uint8_t*> said, span.hole, span.hole_end), head.actor, self)
             self.asked.append(task)
             self.urgent_until += is_urgent
             at = end + head.length
@@ -257,11 +279,15 @@ cdef class Lane:
 
     def answered(self, reply, Py_ssize_t index):
         """The turn of the oldest open request is durable."""
+        self._answer(reply.ids, reply.states, reply.refused, reply.placements, index)
+
+    cdef int _answer(self, list ids, bytes states, refused, placements, Py_ssize_t index) except -1:
         cdef Recognised task = self.asked[self.told_until]
         self.all._look_up()
         self._tell_one()
-        error = reply.refused.get(index) if reply.refused else None
-        self.out.append(self._accepted(task, reply, index) if error is None else self.all.refusal(error))
+        error = refused.get(index) if refused else None
+        self.out.append(self._accepted(task, ids[index], states, placements, index) if error is None else self.all.refusal(error))
+        return 0
 
     def failed(self, error):
         """Nobody will know any more what became of the oldest open request."""
@@ -275,21 +301,23 @@ cdef class Lane:
 
     def told(self):
         """All of this turn has been said."""
+        cdef bytes data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
         if self.told_until == len(self.asked):
             self.asked.clear()
             self.told_until = self.urgent_until = 0
-        data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
         self.out.clear()
         self.said_s = self.all.now_s
-        if self.write is not None:
+        if self.alone is not None:
+            self.alone.say(self, data)
+        elif self.write is not None:
             self.write(data)
         if self.is_waited_for and not self.asked:
             self.wire.lane_is_empty()
 
-    cdef bytes _accepted(self, Recognised task, reply, Py_ssize_t index):
+    cdef bytes _accepted(self, Recognised task, bytes ident, bytes states, placements, Py_ssize_t index):
         """A 202."""
         cdef Singles all = self.all
-        cdef bytes ident = reply.ids[index], state = all.states[<uint8_t> (<bytes> reply.states)[index]], placed = b"", place = None, answer
+        cdef bytes state = all.states[<uint8_t> states[index]], placed = b"", place = None, answer
         cdef bytes durability = all.durability, lane = task.lane, request = task.request, tail = all.tail
         cdef Py_ssize_t size = PyBytes_GET_SIZE(ident)
         cdef const char* name = PyBytes_AS_STRING(ident)
@@ -297,8 +325,8 @@ cdef class Lane:
         cdef char digits[24]
         cdef int digits_size
         cdef char* to
-        if task.is_critical and reply.placements:
-            placed = all.placement(reply.placements, ident)
+        if task.is_critical and placements:
+            placed = all.placement(placements, ident)
         if memchr(name, 47, size) != NULL or name[0] == 46 or ident == b"explain" or ident == b"logs":
             place = all.location(ident)
         body_size = (
@@ -336,11 +364,16 @@ def answer_all(list askers, reply):
     """Each his own, in order; then each is told that it was all."""
     global _answering
     cdef Py_ssize_t index
-    cdef list present = []
+    cdef list present = [], ids = reply.ids
+    cdef bytes states = reply.states
+    refused, placements = reply.refused, reply.placements
     _answering += 1
     for index in range(len(askers)):
         asker = askers[index]
-        asker.answered(reply, index)
+        if type(asker) is Lane:
+            (<Lane> asker)._answer(ids, states, refused, placements, index)
+        else:
+            asker.answered(reply, index)
         note_present(present, asker)
     for asker in present:
         asker.told()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from hetsched import __version__
+from hetsched._scan import Sockets
 from hetsched.api.call import Call, admit
 from hetsched.api.desk import DESK, Desk
 from hetsched.api.fast import Counter
@@ -95,10 +96,15 @@ class Listener:
         self._settings: dict[str, Any] = {"auto_decompress": False, "access_log": None, "keepalive_timeout": 75.0}
         self._runner = web.AppRunner(make_app(desk, routes), shutdown_timeout=drain_s, **self._settings)
         self._servers: list[asyncio.AbstractServer] = []
+        self._reading: Sockets | None = None
 
     async def set_up(self) -> None:
         """Before the first connection."""
         await self._runner.setup()
+        if self._reading is None:
+            self._reading = Sockets()
+            asyncio.get_running_loop().add_reader(self._reading.fileno(), self._reading.ready)
+            self.counter.read_by(self._reading)
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen; the port that was bound. Raises OSError."""
@@ -143,3 +149,7 @@ class Listener:
         for server in self._servers:
             server.close()
         await self._runner.cleanup()
+        if self._reading is not None:
+            self.counter.read_by(None)
+            asyncio.get_running_loop().remove_reader(self._reading.fileno())
+            self._reading = None

@@ -1,7 +1,8 @@
 """The outermost door: one connection's HTTP, hardened. Deadlines, a cap per address, and problem+json for what is no HTTP at all.
 
 What the fast path (`fast.py`) can answer never reaches aiohttp: `data_received` offers it everything while the connection stands between two
-requests, and holds back what follows until the lane's answers are out, so that answers keep the order of requests.
+requests, and holds back what follows until the lane's answers are out, so that answers keep the order of requests. A connection that brings
+nothing but single tasks is read by its lane itself, past its transport, until something else comes (`_scan/sockets.pxi`).
 
 aiohttp itself waits for ever for the rest of a request line, and answers broken HTTP with text. This subclass closes a connection
 whose head is not complete `head_s` after its first byte (or after connecting), refuses more than `per_address` connections from one
@@ -77,7 +78,9 @@ class Door(RequestHandler):
             "_held",
             "_is_held_back",
             "_lane",
+            "_only_singles",
             "_owed",
+            "_socket",
             "_streaming",
         ),
     )
@@ -97,6 +100,8 @@ class Door(RequestHandler):
         self._held = b""  # came while the lane's answers were under way
         self._is_held_back = False  # so much of it that reading was paused
         self._ended = False  # the client said its last while the lane's answers were under way
+        self._only_singles = False  # that was all it brought since its last other request
+        self._socket = -1  # that the lane may read by itself
         self._owed = 0  # bytes of aiohttp's present request that are still to come; below 0: not known any more
         self._doorman = doorman
         self._address: str | None = None
@@ -116,6 +121,7 @@ class Door(RequestHandler):
             self.turn_away_one_of_many(address)
             return
         self._address = address
+        self._socket = -1 if self._is_tls() else socket_of(transport)
         self._await_head()
         if self._handed is not None:
             self.data_received(self._handed.data)
@@ -172,6 +178,8 @@ class Door(RequestHandler):
                 self._head_came()
             if taken < len(data):
                 self._not_taken(data[taken:] if taken else data)
+            else:
+                self._all_taken()
         elif self._owed == 0 and data.startswith(LINE) and not (self._close or self._force_close or self._upgraded):
             self._hold(data)
             self._loop.call_soon(self._look_again, LOOKS)
@@ -180,8 +188,32 @@ class Door(RequestHandler):
 
     # ------------------------------------------------------------------ the fast path's side
 
+    def _all_taken(self) -> None:
+        """By the lane. Who brings a second time nothing else will bring more of it: then the lane reads by itself."""
+        transport = self.transport
+        if not self._only_singles:
+            self._only_singles = True
+        elif transport is not None and self._socket >= 0 and not transport.get_write_buffer_size():
+            if self._lane.read_alone(self._socket):
+                transport.pause_reading()
+
+    def given_back(self, rest: bytes) -> None:
+        """By the lane, that reads by itself no longer; this is what it could not take, at the beginning of a request."""
+        if self.transport is not None:
+            self.transport.resume_reading()
+        if rest:
+            self._not_taken(rest)
+
+    def broken(self, error: Exception) -> None:
+        """The lane could not go on by itself."""
+        self._loop.call_exception_handler(
+            {"message": "a connection could not be read", "exception": error, "protocol": self}
+        )
+        self.force_close()
+
     def _not_taken(self, rest: bytes) -> None:
         """By the lane, at the beginning of a request."""
+        self._only_singles = False
         if self._lane.open:
             self._hold(rest)
         else:
@@ -334,6 +366,12 @@ def address_of(transport: asyncio.BaseTransport) -> str:
     """Of the client."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) and peer else "local"
+
+
+def socket_of(transport: asyncio.BaseTransport) -> int:
+    """Its number; below 0 where it has none."""
+    found = transport.get_extra_info("socket")
+    return -1 if found is None else int(found.fileno())
 
 
 def size_of_request(data: bytes) -> int | None:

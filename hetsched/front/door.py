@@ -82,8 +82,11 @@ class FrontDoor(Door):
                 self._head_came()
             if taken < len(data):
                 self._not_taken(data[taken:] if taken else data)
+            else:
+                self._all_taken()
 
     def _not_taken(self, data: bytes) -> None:
+        self._only_singles = False
         if self._lane.open:
             self._hold(data)
             return

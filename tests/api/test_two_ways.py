@@ -158,18 +158,26 @@ class Talk:
         self.told += 1
         return self._on_way("f", story), self._on_way("s", story)
 
-    def _on_way(self, way: str, story: bytes) -> bytes:
+    def _on_way(self, way: str, story: bytes, before: int = 0) -> bytes:
         name = f"{way}{self.told:05}".encode()
-        answers = comparable(self.answers(self.said(way, name, story)).replace(name, b"NAME00"))
+        answers = comparable(self.answers(self.said(way, name, story), before=before).replace(name, b"NAME00"))
         return re.sub(rb"\d{4}-\d\d-\d\dT[0-9:.]*Z", b"TIME", answers)
 
     def said(self, way: str, name: bytes, story: bytes) -> bytes:
         story = story.replace(b"NAME00", name).replace(b"TOKEN", self.daemon.token.encode())
         return re.sub(rb"WAY\r?\n", b"", story) if way == "f" else story.replace(b"WAY", SLOW)
 
-    def answers(self, *pieces: bytes) -> bytes:
+    def on_the_fast_way_alone(self, story: bytes) -> bytes:
+        """The same on a connection that has brought nothing but single tasks, so that its lane reads by itself."""
+        return self._on_way("f", story, before=2)
+
+    def answers(self, *pieces: bytes, before: int = 0) -> bytes:
+        """`before`: so many tasks are submitted first."""
         with socket.create_connection(("127.0.0.1", self.daemon.port), timeout=5) as line:
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for number in range(before):
+                line.sendall(self.said("f", b"before", request(body=task(number))))
+                assert drain(line).startswith(b"HTTP/1.1 202 ")
             for piece in pieces:
                 line.sendall(piece)
                 time.sleep(0.001 if len(pieces) > 1 else 0)
@@ -191,6 +199,14 @@ def talk(daemon: DaemonProcess) -> Talk:
 def test_both_ways_say_the_same(talk: Talk, name: str) -> None:
     fast, slow = talk.on_both_ways(STORIES[name])
     assert fast == slow and fast.startswith(b"HTTP/")
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_who_brought_single_tasks_before_is_told_the_same(talk: Talk, name: str) -> None:
+    talk.told += 1
+    alone = talk.on_the_fast_way_alone(STORIES[name])
+    fast, _ = talk.on_both_ways(STORIES[name])
+    assert alone == fast
 
 
 @pytest.mark.parametrize(
@@ -268,6 +284,7 @@ def test_a_request_may_be_split_at_every_byte(talk: Talk) -> None:
     assert expected.count(b" 202 ") == 2
     for at in range(1, len(whole) // 2 + 9):
         assert comparable(talk.answers(whole[:at], whole[at:])) == expected, at
+        assert comparable(talk.answers(whole[:at], whole[at:], before=2)) == expected, at
 
 
 def test_a_connection_goes_back_to_the_fast_way(talk: Talk) -> None:
@@ -282,16 +299,21 @@ def test_a_connection_goes_back_to_the_fast_way(talk: Talk) -> None:
 
 def test_thousands_of_requests_in_one_go_are_answered_in_order(talk: Talk) -> None:
     said = b"".join(talk.said("f", b"order0", request(body=task(number))) for number in range(3000))
-    answers = talk.answers(said)
-    found = [int(number) for number in re.findall(rb"Location: /v1/tasks/order0-(\d+)", answers)]
-    assert found == list(range(3000))
+    for before in (0, 2):
+        answers = talk.answers(said, before=before)
+        found = [int(number) for number in re.findall(rb"Location: /v1/tasks/order0-(\d+)", answers)]
+        assert found == list(range(3000))
 
 
 @pytest.mark.slow
-def test_a_client_that_reads_nothing_is_read_no_further(talk: Talk) -> None:
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_client_that_reads_nothing_is_read_no_further(talk: Talk, before: int) -> None:
     said = b"".join(talk.said("f", b"deaf00", request(body=task(number))) for number in range(100_000))
     with socket.create_connection(("127.0.0.1", talk.daemon.port), timeout=20) as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        for number in range(before):
+            line.sendall(talk.said("f", b"deaf00", request(body=task(number))))
+            assert drain(line).startswith(b"HTTP/1.1 202 ")
         line.settimeout(1.0)
         sent = 0
         try:
