@@ -6,6 +6,9 @@ remembered is proven by whoever reads the first two of its kind (`api/known.py`)
 
 Why that is safe: an id here holds only letters, digits and . _ : / -, so neither a quote nor a backslash; whatever such an id is, the
 bytes around it mean the same. Why a table of our own: it is bounded, four places a hash, so that no choice of bodies makes it slow.
+
+Kinds of tasks mostly come in the order in which they came before. So the bytes are first compared with the skeleton that is expected: where they
+are the same but for an id, looking for the end of the object and hashing it would find the same. That is 0.05 µs a task instead of 0.3.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -44,6 +47,8 @@ cdef struct Place:
     uint32_t local       # its number in that call
     uint32_t before      # bytes before the id
     uint32_t size        # of the skeleton; 0: free
+    uint32_t next        # the place of the one that followed it last
+    bint is_line         # no line ends in it
 
 
 # ---------------------------------------------------------------------- leaves: where things end
@@ -134,6 +139,20 @@ cdef inline uint64_t hash_part(uint64_t hashed, const uint8_t* data, Py_ssize_t 
     return hashed ^ hashed >> 32
 
 
+cdef list counted(const uint8_t* chosen, Py_ssize_t count, Py_ssize_t kinds):
+    """How often each of the numbers comes, uint16 each."""
+    cdef Py_ssize_t at
+    cdef uint32_t* times = <uint32_t*> calloc(max(kinds, 1), sizeof(uint32_t))
+    if times == NULL:
+        raise MemoryError
+    try:
+        for at in range(count):
+            times[chosen[2 * at] | chosen[2 * at + 1] << 8] += 1
+        return [times[at] for at in range(kinds)]
+    finally:
+        free(times)
+
+
 cdef inline bytes piece(const uint8_t* data, Py_ssize_t begin, Py_ssize_t end):
     return PyBytes_FromStringAndSize(<const char*> data + begin, end - begin)
 
@@ -153,6 +172,7 @@ cdef class Recall:
     cdef uint32_t turn
     cdef uint32_t stamp
     cdef uint32_t reads  # of this call
+    cdef uint32_t last   # the place that was found last
     cdef uint64_t unknown
     cdef object read
 
@@ -183,10 +203,15 @@ cdef class Recall:
     cdef object _one(self, const uint8_t* data, Py_ssize_t begin, Py_ssize_t end, Span* span):
         cdef int place
         begin = spaces_end(data, begin, end)
+        if self._is(self.last, data, begin, end, False, span) and span.end == end:
+            return self.values[self.last]
         if not find_object(data, begin, end, False, span) or spaces_end(data, span.end, end) != end:
             return None
         place = self._find(data, span)
-        return self.values[place] if place >= 0 else self._read(data, span)
+        if place < 0:
+            return self._read(data, span)
+        self.last = place
+        return self.values[place]
 
     def many(self, bytes body, Py_ssize_t most, bint lines=False):
         """(values, counts, which, ids) of a JSON list (or of lines of JSON) of at most `most` objects: the different values, how many tasks
@@ -196,8 +221,9 @@ cdef class Recall:
         cdef Py_ssize_t end = len(body), at, count = 0
         cdef Span span
         cdef list values = [], ids = []
-        cdef bytearray which = bytearray()
-        cdef list counts = []
+        cdef bytearray which = bytearray(2 * min(most, end // 2 + 1))
+        cdef uint8_t* chosen = <uint8_t*> which
+        cdef list counts
         cdef uint32_t local
         self.stamp += 1
         self.reads = 0
@@ -206,19 +232,15 @@ cdef class Recall:
             if at == end or data[at] != 91:
                 return None
             at = spaces_end(data, at + 1, end)
-        which = bytearray(2 * min(most, end // 2 + 1))
         while True:
-            if not find_object(data, at, end, lines, &span) or count == most:
+            if count == most:
                 return None
-            local = self._local(data, &span, values)
+            local = self._local(data, at, end, lines, &span, values)
             if local >= MOST_DISTINCT:
                 return None
-            which[2 * count] = local & 255
-            which[2 * count + 1] = local >> 8
+            chosen[2 * count] = local & 255
+            chosen[2 * count + 1] = local >> 8
             count += 1
-            if local == <uint32_t> len(counts):
-                counts.append(0)
-            counts[local] += 1
             ids.append(piece(data, span.hole, span.hole_end))
             at = span.end
             if lines:
@@ -237,13 +259,22 @@ cdef class Recall:
             if at == end or data[at] != 93 or spaces_end(data, at + 1, end) != end:
                 return None
             break
+        counts = counted(chosen, count, len(values))
         del which[2 * count:]
         return values, counts, bytes(which), ids
 
-    cdef uint32_t _local(self, const uint8_t* data, Span* span, list values) except? 0xFFFF:
-        """Number of the task's value in this call; MOST_DISTINCT where there is none."""
-        cdef int place = self._find(data, span)
+    cdef uint32_t _local(self, const uint8_t* data, Py_ssize_t at, Py_ssize_t end, bint lines, Span* span, list values) except? 0xFFFF:
+        """Number of the value, in this call, of the task that begins at `at`; MOST_DISTINCT where there is none."""
+        cdef int place
+        cdef uint32_t expected = self.table[self.last].next
+        if self._is(expected, data, at, end, lines, span):
+            place = <int> expected
+        elif find_object(data, at, end, lines, span):
+            place = self._find(data, span)
+        else:
+            return MOST_DISTINCT
         if place >= 0:
+            self._follow(place)
             if self.table[place].stamp == self.stamp:
                 return self.table[place].local
             value = self.values[place]
@@ -256,9 +287,36 @@ cdef class Recall:
         if place < 0:
             place = self._find(data, span)
         if place >= 0:
+            self._follow(place)
             self.table[place].stamp = self.stamp
             self.table[place].local = <uint32_t> len(values) - 1
         return <uint32_t> len(values) - 1
+
+    cdef inline void _follow(self, int place) noexcept:
+        """It came after the last one."""
+        self.table[self.last].next = <uint32_t> place
+        self.last = <uint32_t> place
+
+    cdef inline bint _is(self, uint32_t place, const uint8_t* data, Py_ssize_t at, Py_ssize_t end, bint in_line, Span* span) noexcept:
+        """Whether what begins at `at` is the object of that place under some id; the span is then the one that `find_object` would find."""
+        cdef Place* known = &self.table[place]
+        cdef Py_ssize_t before = known.before, after = <Py_ssize_t> known.size - before, most
+        cdef const char* skeleton
+        if after <= 0 or end - at <= <Py_ssize_t> known.size or (in_line and not known.is_line):
+            return False        # free, or it has no id
+        skeleton = PyBytes_AS_STRING(<bytes> self.skeletons[place])
+        if memcmp(skeleton, data + at, before) != 0:
+            return False
+        span.begin = at
+        span.hole = at = at + before
+        most = min(end - after, at + LONGEST_ID)
+        while at < most and LEGAL[data[at]]:
+            at += 1
+        if at == span.hole or memcmp(skeleton + before, data + at, after) != 0:
+            return False
+        span.hole_end = at
+        span.end = at + after
+        return True
 
     cdef int _find(self, const uint8_t* data, Span* span) noexcept:
         """Its place, or -1."""
@@ -288,7 +346,9 @@ cdef class Recall:
             self.turn += 1
             self.skeletons[place] = before + after
             self.values[place] = value
-            self.table[place] = Place(hashed, 0, 0, <uint32_t> len(before), <uint32_t> (len(before) + len(after)))
+            self.table[place] = Place(
+                hashed, 0, 0, <uint32_t> len(before), <uint32_t> (len(before) + len(after)), 0, b"\n" not in before and b"\n" not in after
+            )
         return value
 
 

@@ -114,3 +114,41 @@ def test_any_bytes_are_survived(data: bytes) -> None:
         book.recall.one(body)
         book.recall.many(body, 10)
         book.recall.many(body, 10, True)
+
+
+tight = [
+    b'{"id":"%b","n":1}',
+    b'{"n":1,"id":"%b"}',
+    b'{"id" : "%b"\n}',
+    b'{"n":1}',
+    b'{"id":"%b","n":1} ',
+    b'{"id":"%b","n":{}}',
+]
+names = st.sampled_from([b"a", b"b2", b"x" * 128, b"y" * 129, b"", b"\xc3\xa4", b"a b", b'a\\"b', b"z/9.:_-"])
+
+
+@given(st.lists(st.tuples(st.sampled_from(tight), names), min_size=1, max_size=12), st.booleans(), st.integers(0, 6))
+def test_what_is_expected_changes_nothing(said: list[tuple[bytes, bytes]], lines: bool, cut: int) -> None:
+    """One memory has seen such tasks in this order, in another and alone; the other has seen nothing. Both find the same, or nothing."""
+    whole = [form % name if b"%b" in form else form for form, name in said]
+    body = b"\n".join(whole) if lines else b"[" + b",".join(whole) + b"]"
+    body = body[: len(body) - cut]
+    seen = Book()
+    for _ in range(3):
+        for one in (*whole, *(form % b"q" if b"%b" in form else form for form in tight)):
+            seen.recall.one(one)
+        for before in (whole, whole[::-1]):
+            seen.recall.many(b"[" + b",".join(before) + b"]", 100)
+    assert told(seen.recall.many(body, 100, lines)) == told(Book().recall.many(body, 100, lines))
+    for one in (*whole, *(one[:-1] for one in whole)):
+        assert seen.one(one) == Book().one(one)
+
+
+def told(found: tuple[list[Any], list[int], bytes, list[bytes]] | None) -> Any:
+    """Task by task."""
+    if found is None:
+        return None
+    kinds, counts, which, ids = found
+    places = memoryview(which).cast("H").tolist()
+    assert counts == [places.count(kind) for kind in range(len(kinds))]
+    return [(kinds[place], ident) for place, ident in zip(places, ids, strict=True)]

@@ -146,8 +146,11 @@ class Bundles:
             self.world.audit(asked, "submit", _subject(asked.ids, len(asked.ids)))
             return
         by_actor: dict[str, list[bytes]] = {}
-        for ident, actor in zip(asked.ids, asked.actors, strict=True):
-            by_actor.setdefault(actor, []).append(ident)
+        if asked.actors.count(asked.actors[0]) == len(asked.ids):
+            by_actor[asked.actors[0]] = asked.ids
+        else:
+            for ident, actor in zip(asked.ids, asked.actors, strict=True):
+                by_actor.setdefault(actor, []).append(ident)
         for actor, ids in by_actor.items():
             self.world.audit(
                 Bundle(known=[], which=bytearray(), counts=[], ids=[], actor=actor), "submit", _subject(ids, len(ids))
