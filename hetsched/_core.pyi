@@ -136,6 +136,14 @@ def pattern_weights(sizes: Sequence[int], demand: Sequence[int], most_pivots: in
 def part_keys(keys: bytes) -> tuple[bytes, bytes, bytes]:
     """(heads, which, numbers) of keys that are parted by newlines. ValueError where they have too many heads."""
 
+class Room:
+    """Memory for one copy of the tables, of so many bytes. Made in a thread, it lets other threads run meanwhile, and copying then takes a third."""
+
+    def __init__(self, size: int) -> None: ...
+
+def sealed(copied: list[bytes]) -> list[bytes]:
+    """A dump in pieces: to be joined by who needs it as one."""
+
 def fact_at(facts: bytes, offset: int) -> tuple[int, tuple[Any, ...]]:
     """(byte after the last, record as a tuple) of the record at the offset."""
 
@@ -473,6 +481,11 @@ class Core:
     # ------------------------------------------------------------------ whole
     def dump(self) -> bytes:
         """Every table, checksummed, with what its records look like. Derived structures (lanes, score trees, hash) are rebuilt by load."""
+    def bytes_to_copy(self) -> int:
+        """Of the room that `copied` needs now: the tables that grow with the tasks."""
+    def copied(self, room: "Room | None" = None) -> list[bytes]:
+        """Every table as it is now; `sealed` makes a dump of it, whatever becomes of the tables meanwhile. `room`: for the large ones, as far as
+        it goes."""
     @staticmethod
     def load(data: bytes, *, checked: bool = False) -> "Core":
         """From a dump of this or another version, field by field by name. ValueError: damaged, or it says something (the message names

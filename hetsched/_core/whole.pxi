@@ -15,6 +15,38 @@ cdef bytes raw(const void* data, size_t size):
     return (<const char*> data)[:size] if size else b""
 
 
+cdef class Room:
+    """Memory for copies. It is written once when it is made, which may happen in a thread: to fault in eighty megabytes page by page takes three
+    times as long as to fill them, and whoever copies has no time."""
+
+    cdef uint8_t* data
+    cdef size_t size
+    cdef size_t used
+
+    def __cinit__(self, size_t size):
+        self.data = <uint8_t*> malloc(max(size, 1))
+        if self.data == NULL:
+            raise MemoryError(f"no room for a copy of {size} bytes")
+        self.size = size
+        with nogil:
+            memset(self.data, 0, size)
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, <Py_ssize_t> self.size, 1, flags)
+
+    cdef object copy(self, const void* data, size_t size):
+        """A view of the copy; bytes of their own where there is no more room."""
+        cdef size_t begin = self.used
+        if size > self.size - begin:
+            return raw(data, size)
+        memcpy(self.data + begin, data, size)
+        self.used += size
+        return memoryview(self)[begin:begin + size]
+
+
 cdef bytes packed(object sections):
     return b"".join([len(section).to_bytes(8, "little") + section for section in sections])
 
@@ -85,14 +117,22 @@ cdef class Whole(Questions):
         return digest_tables(&self.t)
 
     def dump(self):
+        return b"".join(sealed(self.copied()))
+
+    def bytes_to_copy(self):
+        return self.t.tasks_used * sizeof(TaskRecord) + <size_t> self.t.keys.used * 8
+
+    def copied(self, Room room=None):
         cdef Tables* t = &self.t
         cdef Scalars scalars
         cdef uint32_t at
         let_stories_go(t)
         read_scalars(t, &scalars)
-        sections = [
+        if room is None:
+            room = Room(0)
+        return [
             header_section(), raw(&scalars, sizeof(Scalars)),
-            plain_tasks(t), raw(t.keys.base, <size_t> t.keys.used * 8),
+            plain_tasks(t, room), room.copy(t.keys.base, <size_t> t.keys.used * 8),
             raw(t.checkpoints, t.checkpoints_used * sizeof(int64_t)),
             raw(t.allocations, t.allocations_used * sizeof(AllocationRecord)), raw(t.pieces.base, <size_t> t.pieces.used * 8),
             plain_nodes(t), raw(t.devices, t.devices_used * sizeof(DeviceRecord)),
@@ -102,13 +142,6 @@ cdef class Whole(Questions):
             packed([raw(t.device_runs[at].at, <size_t> t.device_runs[at].size * 4) for at in range(65)]),
             raw(t.uses, t.uses_used * sizeof(UseRecord)), raw(t.stories.base, <size_t> t.stories.used * 8),
         ]
-        parts = [MAGIC]
-        for section in sections:
-            parts += (len(section).to_bytes(8, "little"), section)
-        checksum = 0
-        for part in parts:
-            checksum = zlib.crc32(part, checksum)
-        return b"".join([*parts, checksum.to_bytes(4, "little")])  # one copy, not four: a dump is megabytes
 
     @staticmethod
     def load(bytes data, *, bint checked=False):
@@ -122,15 +155,29 @@ cdef class Whole(Questions):
         return core
 
 
+def sealed(list copied):
+    parts = [MAGIC]
+    for section in copied:
+        parts += (len(section).to_bytes(8, "little"), section)
+    checksum = 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return [*parts, checksum.to_bytes(4, "little")]  # not joined: a dump is megabytes, and is copied by who needs it whole
+
+
 # Equal states dump to equal bytes: what is derived, and every pointer, is blanked in the copy.
 
-cdef bytes plain_tasks(Tables* t):
-    cdef bytes section = raw(t.tasks, t.tasks_used * sizeof(TaskRecord))
-    cdef TaskRecord* records = <TaskRecord*> <char*> section
+cdef object plain_tasks(Tables* t, Room room):
+    cdef object section = room.copy(t.tasks, t.tasks_used * sizeof(TaskRecord))
+    cdef Py_buffer view
+    cdef TaskRecord* records
     cdef uint32_t at
+    PyObject_GetBuffer(section, &view, PyBUF_SIMPLE)
+    records = <TaskRecord*> view.buf
     for at in range(t.tasks_used):
         if is_waiting(&records[at]):
             records[at].place = NONE_
+    PyBuffer_Release(&view)
     return section
 
 

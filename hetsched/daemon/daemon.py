@@ -79,7 +79,7 @@ class Daemon:
         self.handover = Handover(store)
         self.clock = Clock(not_before_ns=scheduler.books.now_ns)
         self.events = EventRing(config.limits.events_kept, scheduler.books.event_seq - 1)
-        self.snapshots = Snapshots(store, scheduler.snapshot)
+        self.snapshots = Snapshots(store, scheduler)
         self.turns = TurnLoop(
             scheduler,
             store,

@@ -1,17 +1,20 @@
 """When the state is copied into the store, so that a start reads little: as the store says it is due, and at SIGTERM.
 
-Promise: the copy is taken between two turns, so it holds exactly the frames appended so far; encoding is the scheduler's, writing and
-trimming the store's, and turns go on meanwhile. One at a time.
+Promise: the copy is taken between two turns, so it holds exactly the frames appended so far, and the turn loop waits for nothing but that: room
+for it is made in a thread before, it is sealed in a thread afterwards, writing and trimming are the store's. One at a time.
+
+Why: with a million waiting tasks copying takes 12 ms; with the faults of new memory 40, with checksum and encoding 150.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from hetsched.errors import StoreLost
+from hetsched.scheduler.snapshot import Copied, room_for
 
 log = logging.getLogger("hetsched.snapshots")
 
@@ -28,12 +31,20 @@ class SnapshotStore(Protocol):
     def save_snapshot(self, state: bytes, at: Any = None) -> Awaitable[None]: ...
 
 
-class Snapshots:
-    """`state()` copies the scheduler."""
+class Source(Protocol):
+    """What is needed of the scheduler."""
 
-    def __init__(self, store: SnapshotStore, state: Callable[[], bytes]) -> None:
+    def bytes_to_copy(self) -> int: ...
+
+    def copied(self, room: Any = None) -> Copied: ...
+
+
+class Snapshots:
+    """Of this scheduler, in this store."""
+
+    def __init__(self, store: SnapshotStore, source: Source) -> None:
         self._store = store
-        self._state = state
+        self._source = source
         self._saving: asyncio.Task[None] | None = None
 
     def after_step(self) -> None:
@@ -48,9 +59,19 @@ class Snapshots:
         await self._save()
 
     def _save(self) -> asyncio.Task[None]:
-        saving = asyncio.create_task(self._write(self._state(), self._store.position), name="snapshot")
+        saving = asyncio.create_task(self._copy(), name="snapshot")
         saving.add_done_callback(self._saved)
         return saving
+
+    async def _copy(self) -> None:
+        room = await asyncio.to_thread(room_for, self._source.bytes_to_copy())
+        copied, at = (
+            self._source.copied(room),
+            self._store.position,
+        )  # a turn is one breath of another task: this is between two
+        state = await asyncio.to_thread(copied.sealed)
+        del copied, room  # as large as the state
+        await self._write(state, at)
 
     async def _write(self, state: bytes, at: Any) -> None:
         try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hetsched import _core
-from hetsched._core import Core, Run
+from hetsched._core import Core, Room, Run
 from hetsched.config import Config
 from hetsched.model import Task
 from hetsched.policy import Pricer
@@ -36,6 +36,7 @@ from hetsched.scheduler.messages import HEARD, Events, Input, Orders, Turn
 from hetsched.scheduler.nodes import Nodes
 from hetsched.scheduler.ranking import Ranking
 from hetsched.scheduler.scarce import Scarce
+from hetsched.scheduler.snapshot import Copied
 from hetsched.scheduler.submit import Submissions
 from hetsched.scheduler.view import View
 from hetsched.scheduler.window import Window
@@ -305,6 +306,14 @@ class Scheduler:
     def snapshot(self) -> bytes:
         """The whole state, to be given to `restore`."""
         return snapshot.save(self.books)
+
+    def bytes_to_copy(self) -> int:
+        """How much room `copied` needs."""
+        return self.core.bytes_to_copy()
+
+    def copied(self, room: Room | None = None) -> Copied:
+        """The same, but for what may be done later and elsewhere. `room`: of `snapshot.room_for`."""
+        return snapshot.copy(self.books, room)
 
     @classmethod
     def restore(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from hetsched import _core
-from hetsched._core import Core, fact_at, split_facts
+from hetsched._core import Core, Room, fact_at, sealed, split_facts
 from hetsched.config import Config
 from hetsched.model import QueueSpec, Task
 from hetsched.policy.feedback import SavedFeedback
@@ -69,6 +69,9 @@ class Whole(msgspec.Struct, frozen=True, array_like=True):
     books: Saved
 
 
+WHOLE = b"\x92"
+"""An array of two, in msgpack."""
+
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _decode = msgspec.msgpack.Decoder(Whole).decode
 
@@ -100,9 +103,43 @@ def words_of(books: Books, *, past: bool = True) -> Saved:
     )
 
 
+class Copied(NamedTuple):
+    """The state of a moment: the core's tables and, encoded, the books."""
+
+    core: list[bytes]
+    books: bytes
+
+    def sealed(self) -> bytes:
+        """As one piece: a `Whole`. That takes longer than copying and lets other threads run meanwhile, so it may happen beside a loop that
+        must not wait."""
+        parts = sealed(self.core)
+        return b"".join((WHOLE, bin_head(sum(map(len, parts))), *parts, self.books))
+
+
+def room_for(size: int) -> Room:
+    """For a copy of `Core.bytes_to_copy` bytes and what they may grow by until it is taken."""
+    return Room(size + size // 16)
+
+
+def copy(books: Books, room: Room | None = None) -> Copied:
+    """State → its copy."""
+    return Copied(books.core.copied(room), _encode(words_of(books)))
+
+
 def save(books: Books) -> bytes:
     """State → bytes."""
-    return _encode(Whole(books.core.dump(), words_of(books)))
+    return copy(books).sealed()
+
+
+def bin_head(size: int) -> bytes:
+    """What msgpack puts in front of so many bytes."""
+    if size < 1 << 8:
+        return b"\xc4" + size.to_bytes(1, "big")
+    if size < 1 << 16:
+        return b"\xc5" + size.to_bytes(2, "big")
+    if size < 1 << 32:
+        return b"\xc6" + size.to_bytes(4, "big")
+    raise ValueError(f"{size} bytes do not fit in a snapshot")
 
 
 def load(config: Config, state: bytes) -> Books:

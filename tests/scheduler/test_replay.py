@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
+from hetsched._core import Room
 from hetsched.daemon.clock import Clock
 from hetsched.scheduler import Scheduler
 from hetsched.scheduler import messages as m
+from hetsched.scheduler.snapshot import bin_head
 from tests.scheduler.build import SECOND, Story, node, task
 
 
@@ -72,6 +75,22 @@ def test_a_snapshot_and_the_frames_after_it_equal_live(seed: int) -> None:
         again.apply(frame)
     again.resume()
     assert again.digest() == story.scheduler.digest()
+
+
+@pytest.mark.parametrize("room", [0.0, 0.5, 1.0, 3.0])
+def test_a_copy_is_the_state_of_its_moment_whatever_room_it_has_and_whatever_comes_after(room: float) -> None:
+    """It is sealed in a thread, while turns go on."""
+    story = eventful(7, 60)
+    then = story.scheduler.snapshot()
+    copied = story.scheduler.copied(Room(int(room * story.scheduler.bytes_to_copy())))
+    for turn in range(30):
+        _something(random.Random(turn), story, f"more-{turn}")
+    assert copied.sealed() == then != story.scheduler.snapshot()
+
+
+@pytest.mark.parametrize("size", [0, 255, 256, 65_535, 65_536])
+def test_bytes_are_headed_as_msgpack_heads_them(size: int) -> None:
+    assert bin_head(size) + bytes(size) == msgspec.msgpack.encode(bytes(size))
 
 
 def test_the_time_of_a_snapshot_is_that_of_the_last_turn_even_if_that_changed_nothing() -> None:
