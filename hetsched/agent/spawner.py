@@ -8,6 +8,7 @@ the orders it had not answered.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -33,6 +34,8 @@ _ORDER = struct.Struct("<IIQqqqiiIIII")
 _STARTED = struct.Struct("<IIQd")
 _ENDED = struct.Struct("<iBBH")
 _KNOWN = ord("k")
+_CLOSE_S = 5.0
+_outlived_by: list[subprocess.Popen[bytes]] = []  # spawners that stay for the shims of an agent that closes
 _NONE = -1
 
 
@@ -109,7 +112,7 @@ class Spawner:
             self._put(_HEAD.pack(_HEAD.size, _KNOWN, order))
 
     def close(self) -> None:
-        """Lets the spawner go. Shims with a task stay."""
+        """Lets the spawner go, once all orders are handed on. Shims with a task stay, and it with them."""
         if self._channel is None or self._process is None:
             return
         self._send()
@@ -119,8 +122,9 @@ class Spawner:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._channel.fileno())
         loop.remove_writer(self._channel.fileno())
-        self._channel.close()
-        self._process.wait()
+        _part(self._channel)
+        if self._process.poll() is None:
+            _outlived_by.append(self._process)
         self._channel = self._process = None
         self._out.clear()
         self._in.clear()
@@ -150,6 +154,8 @@ class Spawner:
     def _died(self) -> None:
         log.error("the spawner of the shims died; another one is started with the next order")
         self._out.clear()
+        assert self._process is not None
+        self._process.wait()
         self.close()
         self._heard([Died()])
 
@@ -198,6 +204,15 @@ class Spawner:
         del self._in[:used]
         if news:
             self._heard(news)
+
+
+def _part(channel: socket.socket) -> None:
+    """Says that there is no more, and waits until the spawner has closed its end: it has handed on what it was given, or is dead."""
+    with channel, contextlib.suppress(OSError):
+        channel.settimeout(_CLOSE_S)
+        channel.shutdown(socket.SHUT_WR)
+        while channel.recv(_READ_BYTES):
+            continue
 
 
 def pack(order: int, record: Record) -> bytes:

@@ -109,13 +109,16 @@ def freeze_agent(world: World, rng: random.Random) -> None:
 
 
 def kill_shim(world: World, rng: random.Random) -> None:
+    """Now and then its spawner with it."""
     shims = [shim for node in world.nodes for shim in node.shims.values()]
     if shims:
-        process = rng.choice(shims).process
-        if rng.random() < 0.5:
-            process.kill()
+        shim = rng.choice(shims)
+        at_once, steps = rng.random() < 0.5, rng.randint(1, 10)
+        shim.is_alone = rng.random() < 0.5
+        if at_once:
+            shim.process.kill()
         else:
-            process.fuse = rng.randint(1, 10)
+            shim.process.fuse = steps
 
 
 def freeze_machine(world: World, rng: random.Random) -> None:

@@ -2,7 +2,8 @@
 
 A shim here does what `hetsched.agent.shim` does, over the same files: claims the attempt, begins the task, obeys `stop`, the lease and
 the time limit, writes the end into its `life` when all of it is dead. It outlives its agent. Killed, it takes the task's main process
-along; what that had forked lives on until somebody hunts it. `Truth` knows every process, and tells the auditor.
+along, and the spawner ends what that had forked; where the spawner was killed too, that lives on until somebody hunts it. `Truth` knows
+every process, and tells the auditor.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Run:
         self.orphan = False  # its shim is dead
 
     def counts(self, now_s: float) -> bool:
-        """Whether anybody is there who could have ended it: not on a machine that stands still, nor where the shim was killed and the agent,
-        who is to hunt what that leaves, is dead or frozen too (or has just come back)."""
+        """Whether anybody is there who could have ended it: not on a machine that stands still, nor where shim and spawner were killed and the
+        agent, who is to hunt what they leave, is dead or frozen too (or has just come back)."""
         return not (self.machine.stands_still(now_s) or (self.orphan and self.machine.is_unwatched(now_s)))
 
     def __repr__(self) -> str:
@@ -124,6 +125,7 @@ class Shim:
         self.pid = next(node.truth.pids)
         self.gone: list[Callable[[], None]] = []
         self.run_of_task: Run | None = None
+        self.is_alone = False  # its spawner dies with it
         self._number = number
         self._record = record
         self._generation = generation
@@ -224,8 +226,8 @@ class Shim:
         run = self.run_of_task
         if run is not None:
             run.orphan = True
-        if run is not None and run.alive and not run.forked:
-            self.node.truth.end(run)  # the main process dies with its shim; what it forked does not
+        if run is not None and run.alive and not (run.forked and self.is_alone):
+            self.node.truth.end(run)
         for call in self.gone:
             call()
         self._tell(Unclear(self._number))  # nothing, to who has heard the end

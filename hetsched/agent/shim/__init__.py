@@ -22,8 +22,11 @@ shim's next task, once the ledger has the end; see c/place.c.
 A supervisor would be as cheap, but its death would take every task of the node along, or leave them without lease, limit and exit
 code; and an orphan that has left its session and cleaned its environment is nobody's child in particular there. A shim is subreaper of
 one task only: "no child left" proves that the tree is dead, and what a shim's death costs is one task (its first process dies with it,
-the agent hunts the rest). Before, a shim was forked from a Python process for each task: 8 ms of processor, 1.6 MB.
+the spawner ends the rest; where that is dead too the agent hunts it). Before, a shim was forked from a Python process for each task:
+8 ms of processor, 1.6 MB.
 
-The spawner holds nothing: when the agent dies it leaves, when it is killed the agent starts another, and shims at work notice neither.
+The spawner holds nothing: when the agent dies it leaves after its last shim, when it is killed the agent starts another, and shims at work
+notice neither. It is a subreaper as well: whoever becomes its child had a shim that is dead, and is killed. So nothing of a task outlives its
+lease where the shim was killed while the agent was frozen or dead (2026-11-30, found by simulation); only who kills all three can have that.
 `tests/agent_run/test_start_rate.py` prints what a shim weighs, `loadtest/bench_processes.py` what a task costs.
 """

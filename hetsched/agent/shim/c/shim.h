@@ -129,6 +129,8 @@ bool task_begin(Task *task, const Order *order, const Place *place, const Group 
 void task_look(Task *task); /* whether exec is known to have succeeded or failed by now */
 
 void tree_signal(int number, const Group *group);
+/* SIGKILL to our children and all of theirs, but for those that stay; whether there was anybody: then another look is due. */
+bool tree_end_others(bool (*stays)(pid_t));
 bool write_file(const char *path, const char *text); /* errno */
 
 /* ------------------------------------------------------------------ the rest */

@@ -1,11 +1,13 @@
-/* hs-spawner: keeps shims ready and hands them the agent's orders; gone when the agent is.
+/* hs-spawner: keeps shims ready and hands them the agent's orders, and ends what a shim that was killed has left behind.
  *
  *     hs-spawner TASKS LEASE SOFT HARD      the agent's stream is its stdin; SOFT and HARD: limits of open files that tasks get
  *
  * It holds nothing that would have to survive: what was ordered and what became of it is in the agent's ledger and in the attempts' own
- * directories. When the agent dies it leaves, shims that have work go on, idle ones leave with it. When it is killed the agent starts
- * another. What shims say goes on to the agent as it is, all that has come at once in one write; an agent that does not read holds up
- * nobody. */
+ * directories. When it is killed the agent starts another. When the agent dies, shims that have work go on, and it leaves after the last of
+ * them. What shims say goes on to the agent as it is, all that has come at once in one write; an agent that does not read holds up nobody.
+ *
+ * A shim is a subreaper, and waits for all of its task's processes. So who becomes a child of ours without being a shim was forked by a task
+ * whose shim is dead, and nobody holds it to lease and limit any more: it is killed at once, whether the agent is there, frozen or dead. */
 
 #define _GNU_SOURCE
 #include "shim.h"
@@ -26,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EVENTS = 64, RECKON_MS = 5000, TABLE = 1 << 12 };
+enum { EVENTS = 64, RECKON_MS = 5000, TABLE = 1 << 12, ORPHANS_MS = 10, LONGEST_ORPHANS_MS = 5000 };
 
 typedef enum { IDLE, BUSY, UNKNOWN } State; /* UNKNOWN: ended silently, and the agent's ledger may not have it yet */
 
@@ -46,8 +48,15 @@ static Shim *idle;                 /* last in, first out: what is warm goes firs
 static size_t idle_count, least_idle; /* since the last reckoning */
 static Shim *by_order[TABLE];      /* busy and unknown ones */
 static Buffer from_agent, to_agent;
+static int64_t orphans_ms, orphans_due_ms; /* pause until the next look at what dead shims left, 0: nothing is left; when that is */
 
 /* ---------------------------------------------------------------------- shims */
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
 
 static void watch(int handle, void *whom, int how, uint32_t events) {
     epoll_ctl(poll_handle, how, handle, &(struct epoll_event){.events = events, .data.ptr = whom});
@@ -107,7 +116,24 @@ static void say(uint32_t kind, uint64_t id) {
     buffer_add(&to_agent, &head, sizeof head);
 }
 
+static bool is_shim(pid_t pid) {
+    for (Shim *shim = idle; shim; shim = shim->next)
+        if (shim->pid == pid) return true;
+    for (size_t index = 0; index < TABLE; index++)
+        for (Shim *shim = by_order[index]; shim; shim = shim->next)
+            if (shim->pid == pid) return true;
+    return false;
+}
+
+/* Who cannot be killed (set-user-id programs, processes stuck in the kernel) is looked at more and more seldom. */
+static void end_orphans(void) {
+    int64_t longer_ms = orphans_ms ? 2 * orphans_ms : ORPHANS_MS;
+    orphans_ms = !tree_end_others(is_shim) ? 0 : longer_ms < LONGEST_ORPHANS_MS ? longer_ms : LONGEST_ORPHANS_MS;
+    orphans_due_ms = now_ms() + orphans_ms;
+}
+
 static void shim_gone(Shim *shim) {
+    bool had_work = shim->state != IDLE;
     if (shim->state == IDLE) {
         Shim **link = &idle;
         while (*link != shim) link = &(*link)->next;
@@ -118,9 +144,10 @@ static void shim_gone(Shim *shim) {
         forget_order(shim);
     }
     close(shim->channel);
-    waitpid(shim->pid, NULL, 0);
+    waitpid(shim->pid, NULL, 0); /* from here on what it leaves is ours */
     free(shim->said.bytes);
     free(shim);
+    if (had_work) end_orphans();
 }
 
 /* It takes the directory along that it kept for its next task. */
@@ -199,17 +226,11 @@ static bool tell_agent(void) {
     return true;
 }
 
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void serve(void) {
     int64_t reckon_ms = now_ms() + RECKON_MS;
     struct epoll_event events[EVENTS];
     while (true) {
-        int count = epoll_wait(poll_handle, events, EVENTS, idle ? RECKON_MS : -1);
+        int count = epoll_wait(poll_handle, events, EVENTS, orphans_ms ? (int)orphans_ms : idle ? RECKON_MS : -1);
         bool agent_spoke = false;
         for (int index = 0; index < count; index++) {
             if (events[index].data.ptr)
@@ -224,6 +245,22 @@ static void serve(void) {
             reckon();
             reckon_ms = now_ms() + RECKON_MS;
         }
+        if (orphans_ms && now_ms() >= orphans_due_ms) end_orphans();
+    }
+}
+
+/* The agent is gone. Shims see their channels closed, so that they put what they say on disk and leave when they are done; we stay as long as
+ * one of them does. */
+static void outlive_agent(void) {
+    close(CHANNEL);
+    while (idle) dismiss(idle);
+    for (size_t index = 0; index < TABLE; index++)
+        for (Shim *shim = by_order[index]; shim; shim = shim->next) close(shim->channel);
+    for (pid_t pid; (pid = wait(NULL)) > 0 || errno == EINTR;) {
+        for (size_t index = 0; index < TABLE; index++)
+            for (Shim *shim = by_order[index]; shim; shim = shim->next)
+                if (shim->pid == pid) shim->pid = 0;
+        tree_end_others(is_shim);
     }
 }
 
@@ -260,6 +297,7 @@ int main(int count, char **arguments) {
     }
     quiet_signals();
     prctl(PR_SET_NAME, "hs-spawner");
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     umask(077);
     place_at(dup(0), CHANNEL);
     place_at(open(arguments[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC), TASKS);
@@ -272,6 +310,6 @@ int main(int count, char **arguments) {
     watch(CHANNEL, NULL, EPOLL_CTL_ADD, EPOLLIN);
     generation = lease_generation();
     serve();
-    while (idle) dismiss(idle);
+    outlive_agent();
     return 0;
 }

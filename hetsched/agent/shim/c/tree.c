@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct {
@@ -95,6 +96,20 @@ void tree_signal(int number, const Group *group) {
     for (size_t index = 0; index < pids.used; index++) add_children(&pids, pids.pids[index]);
     for (size_t index = 0; index < pids.used; index++) kill(pids.pids[index], number);
     free(pids.pids);
+}
+
+bool tree_end_others(bool (*stays)(pid_t)) {
+    Pids pids = {0};
+    add_children(&pids, getpid());
+    size_t others = 0;
+    for (size_t index = 0; index < pids.used; index++)
+        if (!stays(pids.pids[index])) pids.pids[others++] = pids.pids[index];
+    pids.used = others;
+    for (size_t index = 0; index < pids.used; index++) add_children(&pids, pids.pids[index]);
+    for (size_t index = 0; index < pids.used; index++) kill(pids.pids[index], SIGKILL);
+    for (size_t index = 0; index < others; index++) waitpid(pids.pids[index], NULL, WNOHANG);
+    free(pids.pids);
+    return others > 0;
 }
 
 bool write_file(const char *path, const char *text) {
