@@ -56,6 +56,7 @@ class Asker:
                     self.failed.append(f"{task['id']}: {answer.status} {said[:200]!r}")
             except OSError as error:
                 self.failed.append(f"{task['id']}: {error!r}")
+                connection.close()  # the next request opens another
             self.took.append((due_s, time.monotonic() - due_s))
             number += 1
         connection.close()
