@@ -49,11 +49,14 @@ def run(
     plan: list[Fault] | None = None,
     mutate: Mutate | None = None,
     pace: Pace = DENSE,
+    restarts: bool = False,
 ) -> Verdict:
-    """Simulate; what breaks is in the verdict."""
+    """Simulate; what breaks is in the verdict. `restarts`: a process that ends with an error of its own is started again, and the laws judge
+    what comes of that; else it is a `crash`."""
     plan = faults.plan(seed, hours, pace.fault_s) if plan is None else plan
     struck: Counter[str] = Counter()
     with simulated(seed, pace, mutate) as world:
+        world.restarts = restarts
         law = sentence = ""
         try:
             world.loop.run_until_complete(_live(world, seed, hours, plan, struck))
@@ -117,7 +120,9 @@ async def _live(world: World, seed: int, hours: float, plan: list[Fault], struck
 def _supervise(world: World) -> None:
     """Start again what has died, a second later; raise what broke."""
     if world.loop.broken is not None:
-        raise world.loop.broken
+        if not world.restarts:
+            raise world.loop.broken
+        world.last_words, world.loop.broken = str(world.loop.broken), None
     if world.daemon_process is not None and world.daemon_process.alive:
         world.opened_s = world.loop.true_s
     elif world.loop.true_s - world.opened_s > world.pace.longest_s:

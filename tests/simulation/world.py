@@ -91,6 +91,7 @@ class World:
         self.began_s = 0.0  # when the present one opened it
         self.met: Met = Counter()
         self.regressed = False
+        self.restarts = False  # whoever ends with an error of his own is started again
         self.hit: list[str] = []  # tasks in whose moment a fault has struck; some clients think better of them
         self.where: list[str] = []  # nodes at which the fault that strikes now has its moment
         self.rush_until_s = 0.0
