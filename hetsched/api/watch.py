@@ -115,14 +115,16 @@ def _since(call: Call) -> int | None:
 
 
 async def logs(call: Call) -> web.StreamResponse:
-    """Text of an attempt's stdout or stderr, through the agent that holds it."""
+    """Text of an attempt's stdout or stderr, through the agent that holds it. A standby sends all who ask to the leader: what it follows may
+    not have the attempt yet."""
+    daemon = call.daemon
     stream_name = call.choice("stream", ("stdout", "stderr")) or "stdout"
     follow = call.flag("follow")
     offset = call.number("offset", 0, 0, BIG)
     number = call.number("attempt", 0, 0, 2**31)
     task = call.name("id")
-    attempt = _attempt(call.view.task(task), number)
-    pieces = call.daemon.logs.read(attempt["node"], task, attempt["attempt"], stream_name, offset, follow=follow)
+    attempt = _attempt(daemon.view.task(task), number)
+    pieces = daemon.logs.read(attempt["node"], task, attempt["attempt"], stream_name, offset, follow=follow)
     with _watcher(call):
         async with contextlib.aclosing(pieces):
             # Before the answer begins, so that what is missing is a status and not a cut.

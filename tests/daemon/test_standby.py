@@ -62,6 +62,9 @@ async def test_a_standby_shows_what_it_follows_and_sends_the_rest_to_the_leader(
             two.submit(TASK),
             two.call("DELETE", "/v1/tasks/t"),
             two.get("/v1/events"),
+            two.get("/v1/events?since=0&follow=false"),
+            two.get("/v1/tasks/t/logs"),
+            two.get("/v1/tasks/of-which-it-has-not-read-yet/logs?follow=true"),
             two.get("/readyz"),
             two.get("/v1/agents/connect", headers={"Authorization": f"Bearer {two.agent_token}"}),
         ):

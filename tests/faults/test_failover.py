@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hetsched.client import Client
 from tests.daemon.process import DaemonProcess
 from tests.end_to_end.cluster import eventually
 from tests.faults.several import Several, agent_of, several, table
@@ -61,6 +62,21 @@ def test_a_leader_dies_and_neither_clients_nor_tasks_lose_anything(data_dir: Pat
         assert (after["state"], len(after["attempts"])) == ("running", 1), "adopted, not run again"
         found.client.cancel(task)
         eventually(lambda: found.client.task(task)["state"] == "cancelled")
+
+
+def test_who_knows_only_a_standby_reads_events_and_logs(data_dir: Path) -> None:
+    """They are the leader's; the standby says where that is."""
+    with several(data_dir) as found, agent_of(found):
+        found.ready()
+        client = Client(found.standby.url, found.daemons[0].token, patience_s=10)
+        client.submit({"id": "speaks", "command": ["echo", "hello"], "resources": {"cpu": 1}})
+        client.wait(["speaks"])
+        standby = found.standby
+        assert standby.get("/v1/tasks/speaks/logs").status == standby.get("/v1/events?follow=false").status == 503
+        told = Client(standby.url, found.daemons[0].token, patience_s=10)
+        assert b"".join(told.logs("speaks")) == b"hello\n"
+        events = [event["event"] for event in told.events(0, follow=False) if event.get("task") == "speaks"]
+        assert events == ["queued", "placed", "running", "succeeded"]
 
 
 def test_a_planned_hand_over_fails_no_request(data_dir: Path) -> None:
