@@ -85,6 +85,7 @@ class Journal:
         self._replayed: FramesAfter | None = None
         self._followed_bytes = 0
         self._noted_next = START
+        self._one_note = asyncio.Lock()
         self._reached = False
         self._closed = False
 
@@ -172,7 +173,7 @@ class Journal:
             await patiently(partial(succession.stand_by, candidate, at.seq))
         if now_s - self._attended_note_s > self._note_every_s and self._identity is not None:
             self._attended_note_s = now_s
-            await asyncio.to_thread(self._identity.save, self._identity.cluster, Position(at.epoch, at.seq))
+            await self._note(self._identity, Position(at.epoch, at.seq))
         if leader is None or leader.holder == candidate.holder:
             return None
         self._dead = leader if self._vigil.is_dead(leader, now_s) else None
@@ -299,6 +300,8 @@ class Journal:
             await self._appender.close(CLOSE_PATIENCE_S)
             if self._health.durability is not Durability.RELAXED:
                 await self._note_identity()
+        async with self._one_note:  # nobody writes in the directory of whoever comes next
+            pass
         await self._backend.close()
         if self._lock is not None:
             self._lock.release()
@@ -372,7 +375,17 @@ class Journal:
         surely = self._noted_next if self._health.durability is Durability.RELAXED else now
         self._noted_next = now
         if surely != self._identity.confirmed:
-            await asyncio.to_thread(self._identity.save, self._identity.cluster, surely)
+            await self._note(self._identity, surely)
+
+    async def _note(self, identity: Identity, at: Position) -> None:
+        """One after the other, and each to its end though whoever waits for it be cancelled: a thread is not, and two of them would take the
+        new file away from each other."""
+
+        async def note() -> None:
+            async with self._one_note:
+                await asyncio.to_thread(identity.save, identity.cluster, at)
+
+        await asyncio.shield(note())
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask until there is an answer: half a minute while opening, then as long as the lane lives."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -93,6 +96,24 @@ async def test_a_second_store_on_the_same_directory_is_refused(data_dir: Path) -
         await open_store("embedded:", data_dir, config())
     await first.close()
     await (await open_store("embedded:", data_dir, config())).close()
+
+
+async def test_a_note_under_way_when_the_store_is_closed_is_finished_before_the_last_one(
+    data_dir: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by hand-overs at a busy hour: upkeep was cancelled while its thread wrote, and the two took the new file from each other."""
+    fsync = os.fsync
+    slow = threading.Event()
+    monkeypatch.setattr("hetsched.store.identity.os.fsync", lambda handle: (slow.set(), time.sleep(0.1), fsync(handle)))
+    async with opened_store(server.url, data_dir / "d") as (store, _):
+        slow.clear()
+        await store.append(b"a")
+        upkeep = asyncio.create_task(store._note_identity())  # type: ignore[attr-defined]
+        await asyncio.to_thread(slow.wait)
+        await store.append(b"b")
+        upkeep.cancel()
+    assert json.loads((data_dir / "d" / "identity.json").read_text())["seq"] == 2
+    assert sorted(path.name for path in (data_dir / "d").iterdir()) == ["identity.json", "store.lock"]
 
 
 def test_the_lock_names_its_holder(tmp_path: Path) -> None:
