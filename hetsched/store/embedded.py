@@ -127,7 +127,8 @@ class EmbeddedBackend(RedisBackend):
         """ConfigError: no server program."""
         program = server.find_server(config.server)
         fsync = "everysec" if config.durability == "relaxed" else "always"
-        self._access = server.prepare(data_dir.resolve() / "valkey", fsync, config.memory_bytes)
+        directory = data_dir.resolve() / "valkey"
+        self._access = server.prepare(directory, fsync, config.memory_bytes, config.snapshot_bytes)
         self.supervisor = Supervisor(program, self._access)
         super().__init__(connection_pool(self._access.url))
 

@@ -26,6 +26,7 @@ SOCKET = "valkey.sock"
 CONFIG = "valkey.conf"
 LOG = "valkey.log"
 LOCK = "server.lock"
+LEAST_REWRITTEN_BYTES = 64 * 1024 * 1024
 _SETTINGS = """\
 # Written anew at every start by hetsched; changes are lost.
 port 0
@@ -42,9 +43,10 @@ appendfsync {fsync}
 no-appendfsync-on-rewrite no
 # A tail that was being written when the machine stopped was confirmed to nobody.
 aof-load-truncated yes
-# The journal is trimmed with every snapshot; the file follows when it is twice its last size.
+# The journal is trimmed with every snapshot; the file follows when it is twice its last size, and not while it is no longer than the journal
+# may be: the disk is slow to confirm while it is rewritten.
 auto-aof-rewrite-percentage 100
-auto-aof-rewrite-min-size 64mb
+auto-aof-rewrite-min-size {rewrite_bytes}
 maxmemory {memory_bytes}
 maxmemory-policy noeviction
 # Not a user of our own with default off: Redis before 7.2 reloads its file as user default, and where that one may do
@@ -99,8 +101,9 @@ def _named_server(key: str, name: str) -> Path:
     return path
 
 
-def prepare(directory: Path, fsync: str, memory_bytes: int = 0) -> Access:
-    """The private directory with a fresh configuration. `fsync`: always | everysec. `memory_bytes`: the limit, 0 = none."""
+def prepare(directory: Path, fsync: str, memory_bytes: int = 0, snapshot_bytes: int = 0) -> Access:
+    """The private directory with a fresh configuration. `fsync`: always | everysec. `memory_bytes`: the limit, 0 = none. `snapshot_bytes`: of
+    journal between two snapshots; it reaches back to the one before last."""
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -110,7 +113,13 @@ def prepare(directory: Path, fsync: str, memory_bytes: int = 0) -> Access:
     (directory / SOCKET).unlink(missing_ok=True)
     password = secrets.token_hex(24)
     digest = hashlib.sha256(password.encode()).hexdigest()
-    text = _SETTINGS.format(socket=SOCKET, fsync=fsync, memory_bytes=memory_bytes, password_sha256=digest)
+    text = _SETTINGS.format(
+        socket=SOCKET,
+        fsync=fsync,
+        memory_bytes=memory_bytes,
+        password_sha256=digest,
+        rewrite_bytes=max(LEAST_REWRITTEN_BYTES, 2 * snapshot_bytes),
+    )
     fd = os.open(directory / CONFIG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "w") as file:
         file.write(text)

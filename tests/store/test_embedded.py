@@ -142,6 +142,17 @@ async def test_only_we_get_in(data_dir: Path) -> None:
         await stranger.aclose()
 
 
+@pytest.mark.parametrize(("snapshot_bytes", "longest"), [(1 << 20, 64 << 20), (300 << 20, 600 << 20)])
+async def test_the_file_is_rewritten_only_once_it_is_longer_than_the_journal_may_be(
+    data_dir: Path, snapshot_bytes: int, longest: int
+) -> None:
+    async with opened_store("embedded:", data_dir, snapshot_bytes=snapshot_bytes) as (store, _):
+        link = Redis.from_url(backend(store)._access.url)
+        told = await link.config_get("auto-aof-rewrite-min-size")
+        await link.aclose()
+    assert told == {"auto-aof-rewrite-min-size": str(longest)}
+
+
 async def test_a_loose_directory_is_tightened(data_dir: Path) -> None:
     (data_dir / "valkey").mkdir(mode=0o777)
     (data_dir / "valkey").chmod(0o777)
