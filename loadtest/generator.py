@@ -12,6 +12,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ class Plan(NamedTuple):
     mode: str
     mix: str
     rate_per_s: float
-    start_ns: int
+    start_ns: int  # it and the end are told once all are ready
     end_ns: int
     tick_s: float
     batch: int  # most tasks a request carries
@@ -139,10 +140,12 @@ class Generator:
         return [row for _, row in filter(None, found)]
 
 
-def generate(plan: Plan) -> None:
-    """The process: runs the plan and leaves `NUMBER.json` beside the board's columns."""
+def generate(plan: Plan, line: Connection) -> None:
+    """The process: says that it is there, hears when to begin and to end, runs the plan and leaves `NUMBER.json` beside the board's columns."""
+    line.send(None)
+    start_ns, end_ns = line.recv()
     gc.freeze()
-    generator = Generator(plan)
+    generator = Generator(plan._replace(start_ns=start_ns, end_ns=end_ns))
     began_s = time.process_time()
     uvloop.run(generator.run())
     result = {

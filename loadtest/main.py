@@ -178,9 +178,7 @@ class Run:
                 stack.enter_context(self._beside("fleet", run_fleet, self._fleet_plan(), f"{self._nodes} nodes"))
             stack.enter_context(self._beside("observer", observe, self._watch(), "the event stream"))
             before = self._daemon.cost()
-            start_ns = meeting.start(load, self._number) if meeting else time.monotonic_ns() + int(LEAD_S * 1e9)
-            end_ns = start_ns + int(load.duration * 1e9)
-            self._generate(start_ns, end_ns)
+            start_ns, end_ns = self._generate(meeting)
             self._drain()
             now_ns = time.monotonic_ns()
             after = self._daemon.cost()
@@ -196,15 +194,25 @@ class Run:
         counts = json.loads(fleet.read_text()) if fleet.exists() else {}
         return Part(mine, {name: count for name, count in counts.items() if isinstance(count, int)})
 
-    def _generate(self, start_ns: int, end_ns: int) -> None:
-        processes = [
-            spawn.Process(target=generate, args=(self._plan(number, start_ns, end_ns),), daemon=True)
-            for number in range(self._load.generators)
-        ]
+    def _generate(self, meeting: Meeting | None) -> tuple[int, int]:
+        """Begun once all generators are there, for what they are late counts as waiting. Returns when they began and when they ended."""
+        lines, processes = [], []
+        for number in range(self._load.generators):
+            ours, theirs = spawn.Pipe()
+            lines.append(ours)
+            processes.append(spawn.Process(target=generate, args=(self._plan(number), theirs), daemon=True))
         for process in processes:
             process.start()
-        limit_ns = end_ns + int((self._load.timeout + READY_S) * 1e9)
         try:
+            if not all(line.poll(READY_S) for line in lines) or any(
+                process.exitcode is not None for process in processes
+            ):
+                raise server.ServerError(f"{len(processes)} generators: not ready within {READY_S:.0f} s")
+            start_ns = meeting.start(self._load, self._number) if meeting else time.monotonic_ns() + int(LEAD_S * 1e9)
+            end_ns = start_ns + int(self._load.duration * 1e9)
+            for line in lines:
+                line.send((start_ns, end_ns))
+            limit_ns = end_ns + int((self._load.timeout + READY_S) * 1e9)
             while any(process.is_alive() for process in processes) and time.monotonic_ns() < limit_ns:
                 self._sample()
                 time.sleep(SAMPLE_S)
@@ -213,6 +221,7 @@ class Run:
         failed = [process.exitcode for process in processes if process.exitcode != 0]
         if failed:
             raise server.ServerError(f"{len(failed)} of {len(processes)} generators broke off; their errors are above")
+        return start_ns, end_ns
 
     def _drain(self) -> None:
         """Until every acknowledged task is known to be placed, and ended where that is measured; at most `--drain` seconds."""
@@ -248,7 +257,7 @@ class Run:
             stop.set()
             _end([process])
 
-    def _plan(self, number: int, start_ns: int, end_ns: int) -> Plan:
+    def _plan(self, number: int) -> Plan:
         load, daemon = self._load, self._daemon
         return Plan(
             number=number,
@@ -261,8 +270,8 @@ class Run:
             mode=load.mode,
             mix=str(self._mix),
             rate_per_s=self._rate_per_s,
-            start_ns=start_ns,
-            end_ns=end_ns,
+            start_ns=0,
+            end_ns=0,
             tick_s=load.tick,
             batch=load.batch,
             connections=load.connections,

@@ -63,7 +63,10 @@ def test_a_server_that_stalls_is_caught(root: Path, tmp_path: Path) -> None:
     command = load("--rps", "40", "--duration", "3", "--mix", "cpu", "--targets", str(targets), "--connections", "2")
     process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE)
     daemon = eventually(lambda: _daemon_of(process.pid))
-    eventually(lambda: _workers(process.pid) >= 3, why="the generator runs")
+    eventually(
+        lambda: _connected(process.pid) >= 3,
+        why="fleet, observer and generator are at the door; arrivals begin in a second",
+    )
     time.sleep(1.5)
     os.kill(daemon, signal.SIGSTOP)
     time.sleep(1.5)
@@ -91,5 +94,7 @@ def _daemon_of(pid: int) -> int | None:
     return None
 
 
-def _workers(pid: int) -> int:
-    return sum("spawn_main" in " ".join(child.cmdline()) for child in psutil.Process(pid).children())
+def _connected(pid: int) -> int:
+    """Worker processes that have a connection."""
+    workers = [child for child in psutil.Process(pid).children() if "spawn_main" in " ".join(child.cmdline())]
+    return sum(bool(worker.net_connections(kind="tcp")) for worker in workers)
