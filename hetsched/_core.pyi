@@ -437,8 +437,13 @@ class Core:
     def gang_room(self, gang: int) -> tuple[int, int]:
         """(waiting members that find a seat now, members that would with nobody else anywhere, every node open and every device in order);
         in the best domain if they must share one; equal members first fit, so for unlike ones it may be some more."""
-    def page(self, after_sequence: int, limit: int, states: int, queue: int = ..., qos: int = ...) -> list[int]:
-        """Slots with sequence > after_sequence, in sequence order; `states` a bit mask; NONE = any queue or qos."""
+    def newest(self) -> int:
+        """The highest sequence that was given to a task."""
+    def page(
+        self, after_sequence: int, limit: int, states: int, queue: int = ..., qos: int = ..., templates: bytes = ...
+    ) -> list[int]:
+        """Slots with sequence > after_sequence, in sequence order; `states` a bit mask; NONE = any queue or qos; `templates` as in `concerned`,
+        b"" = any."""
     def concerned(self, states: int, templates: bytes, flags: int) -> list[int]:
         """Slots, in sequence order, of the tasks in one of the states (a bit mask) that name a template whose byte in `templates` is not 0, or have
         one of these flags."""

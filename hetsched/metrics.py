@@ -63,6 +63,9 @@ class Metrics:
             COMMIT_BUCKETS_S,
         )
         self.turn = self._histogram("hetsched_turn_seconds", "Computing one turn", (), COMMIT_BUCKETS_S)
+        self.loop_lag = self._histogram(
+            "hetsched_loop_lag_seconds", "How late the event loop comes to what is due", (), COMMIT_BUCKETS_S
+        )
         self.batch_size = self._histogram(
             "hetsched_batch_size", "Tasks of the batch lane placed by one flush", (), SIZE_BUCKETS
         )

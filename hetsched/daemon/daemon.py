@@ -20,6 +20,7 @@ from hetsched.daemon.fronts import FrontTotals
 from hetsched.daemon.greeting import fault_of
 from hetsched.daemon.handover import Handover
 from hetsched.daemon.inbox import Inbox
+from hetsched.daemon.lag import Lag
 from hetsched.daemon.links import Links, Terms
 from hetsched.daemon.logs import Logs
 from hetsched.daemon.measure import Measure
@@ -100,6 +101,7 @@ class Daemon:
         self.planner = Planner(scheduler, self.clock)
         self.metrics = Metrics()
         self._measure = Measure(self, self.metrics)
+        self._lag = Lag(self.metrics.loop_lag.observe)
 
     def _terms(self) -> Terms:
         agent = self.config.agent
@@ -185,6 +187,7 @@ class Daemon:
         self.links.expect(up, self.store.takeover_s)
 
     def _after_step(self, taken: Taken) -> None:
+        self._lag.stir()
         self.snapshots.after_step()
         self._pace.turned(taken.cpu_s, is_cut=self.scheduler.is_unfinished)
         self.scheduler.most_placed = self._pace.most

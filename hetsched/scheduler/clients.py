@@ -1,18 +1,13 @@
-"""What clients and operators ask of tasks and queues, other than submitting."""
+"""What clients and operators ask of tasks and queues, other than submitting and cancelling."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import Any
 
 from hetsched import _core
 from hetsched._core import NONE
 from hetsched.errors import Conflict, HetschedError, Problem
-from hetsched.model import Qos, State
 from hetsched.scheduler import outcomes, words
-from hetsched.scheduler.cells.clerk import Clerk
-from hetsched.scheduler.lifecycle import CODE_OF_STATE, EVERY_MASK, STATE_OF_CODE, TERMINAL_MASK, states_mask
-from hetsched.scheduler.messages import Cancel, Finish, ImportProfiles, Operate, SetQueue
+from hetsched.scheduler.lifecycle import STATE_OF_CODE
+from hetsched.scheduler.messages import Finish, ImportProfiles, Operate, SetQueue
 from hetsched.scheduler.reasons import Reason
 from hetsched.scheduler.room import check_queue
 from hetsched.scheduler.view import View
@@ -20,58 +15,11 @@ from hetsched.scheduler.world import World
 
 
 class Clients:
-    """Handlers of Cancel, Finish, Operate, SetQueue, ImportProfiles."""
+    """Handlers of Finish, Operate, SetQueue, ImportProfiles."""
 
-    def __init__(self, world: World, view: View, clerk: Clerk) -> None:
+    def __init__(self, world: World, view: View) -> None:
         self.world = world
         self.view = view
-        self._clerk = clerk
-
-    # -- cancel
-
-    def on_cancel(self, asked: Cancel) -> None:
-        unknown = [ident for ident in asked.ids if self._find(ident) == NONE]
-        found = [self._find(ident) for ident in asked.ids if self._find(ident) != NONE]
-        selects = any((asked.queue, asked.label, asked.qos, asked.state))
-        if selects:
-            found += self._selected(asked)
-        alone = len(asked.ids) == 1 and not selects
-        elsewhere = self._clerk.cancel(
-            (ident for ident in unknown if self._is_ours_to_cancel(ident, alone)), asked.actor
-        )
-        unknown = [ident for ident in unknown if ident not in elsewhere]
-        done: dict[str, list[str]] = {"cancelled": elsewhere, "already_ended": [], "unknown": unknown}
-        for task in dict.fromkeys(found):
-            name = self.world.books.id_of(task)
-            done["cancelled" if outcomes.cancel(self.world, task) else "already_ended"].append(name)
-        self.world.audit(asked, "cancel", ",".join(done["cancelled"]))
-        self.world.reply(asked, self._one_cancelled(asked.ids[0], done) if alone else done)
-
-    def _is_ours_to_cancel(self, ident: str, alone: bool) -> bool:
-        """One that is on its way; of many also those that were taken. Who asks for one alone is sent there, where it is known how it stands."""
-        away = self.world.books.crossings.away.get(ident)
-        return away is not None and (away.number > 0 or not alone)
-
-    def _one_cancelled(self, ident: str, done: dict[str, list[str]]) -> Any:
-        if done["unknown"]:
-            return self.world.unknown(ident)
-        if done["already_ended"]:
-            return Conflict(f"task {ident} has ended already ({self._state(self._find(ident))})")
-        return done
-
-    def _selected(self, asked: Cancel) -> Iterable[int]:
-        states = EVERY_MASK & ~TERMINAL_MASK
-        if asked.state is not None:
-            states &= states_mask((CODE_OF_STATE[State(asked.state)],))
-        queue = NONE if asked.queue is None else self.world.books.queues.slot.get(asked.queue, -1)
-        if queue == -1:
-            return []
-        qos = NONE if asked.qos is None else Qos(asked.qos).level
-        tasks = self.world.core.page(0, 1 << 31, states, queue, qos)
-        if asked.label is None:
-            return tasks
-        key, _, value = asked.label.partition("=")
-        return [task for task in tasks if self.world.body(task).labels.get(key) == value]
 
     # -- finish
 

@@ -24,6 +24,7 @@ from hetsched.policy.price import Known
 from hetsched.scheduler import messages, snapshot, words
 from hetsched.scheduler.books import Books
 from hetsched.scheduler.bundles import Bundles
+from hetsched.scheduler.cancels import Cancels
 from hetsched.scheduler.cells.clerk import Clerk
 from hetsched.scheduler.clients import Clients
 from hetsched.scheduler.due import Due
@@ -106,6 +107,7 @@ class Scheduler:
         self.clerk = Clerk(self.world, self._submissions)
         self._submissions.clerk = self.clerk
         self._bundles = Bundles(self.world, self._submissions, self.clerk)
+        self._cancels = Cancels(self.world, self.clerk)
         self._measuring = Measuring(self.world)
         self.conductor = Conductor(self.world, self._submissions)
         self.view.graphs = GraphView(self.world, self.conductor)
@@ -125,13 +127,13 @@ class Scheduler:
         self._pricer = Pricer(self.core) if config.policy.preset == "price" else None
 
     def _table(self) -> dict[type[Input], Callable[[Any], None]]:
-        clients, nodes = Clients(self.world, self.view, self.clerk), Nodes(self.world, self.view)
+        clients, nodes = Clients(self.world, self.view), Nodes(self.world, self.view)
         graphs = GraphClients(self.world)
         return {
             messages.Submit: self._submissions.on_submit,
             messages.Bundle: self._bundles.on_bundle,
             messages.Array: self._bundles.on_array,
-            messages.Cancel: clients.on_cancel,
+            messages.Cancel: self._cancels.on_cancel,
             messages.Finish: clients.on_finish,
             messages.Operate: clients.on_operate,
             messages.SetQueue: clients.on_set_queue,
@@ -159,6 +161,8 @@ class Scheduler:
         """Hear the inputs in order, do what is due at `now_ns` (never earlier than the last turn's), decide, answer. `only_urgent`: the batch
         lane waits for the next turn, which has to follow."""
         self._begin(now_ns)
+        if not only_urgent:
+            self._cancels.go_on()
         heard = False
         for asked in inputs:
             if heard and type(asked) not in HEARD:
@@ -181,7 +185,7 @@ class Scheduler:
 
     def wake_ns(self) -> int | None:
         """When `step([])` next has something to do; None = only an input can change anything."""
-        if self._unfinished or self._is_put_off:
+        if self._unfinished or self._is_put_off or self._cancels.is_under_way:
             return self.world.now_ns
         dues = (self.world.timers.next_ns(), self.window.due_ns(), self.core.next_ns())
         return min((due_ns for due_ns in dues if due_ns is not None), default=None)
