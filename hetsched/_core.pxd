@@ -615,6 +615,10 @@ cdef struct Tables:
     Slots parked_tasks         # derived: gang members that did not fit, until `frees` moves
     uint64_t parked_frees      # `frees` when parked_tasks was last let go
     uint8_t parked_behind      # one of them was, while nodes were closed for the reservation: they are let go before the next decision
+    Slots claimers             # derived: who claims, in no order. Owner: elsewhere
+    Slots switchers            # inside decide: those of the level who would fit now without their claims. Owner: elsewhere
+    uint8_t ripe               # some claims may wait for nobody any more, and are to be settled. Owner: elsewhere, facts
+    uint8_t switched           # inside decide: one of them did, and the decision begins anew
     Slots stale_gangs          # derived
     Slots wounded              # derived: gangs that may have lost members, by slot
     int64_t repair_ns          # how long room is kept for them, 0 = not at all. Not dumped: it is told

@@ -360,7 +360,11 @@ class Core:
         Cheap when nothing changed since the last call: blocked shapes cost one byte read each. A level claims before the next one may place.
         `lane`: what the placements say; by default LANE_IMMEDIATE for critical, else LANE_BATCH. `most`: placements after which it stops (a gang is
         not cut); the next call goes on from there.
-        A gang claims a seat for each member that must start (F_CLAIMED each, some without victims); all are placed with the last victim's end."""
+        A gang claims a seat for each member that must start (F_CLAIMED each, some without victims); all are placed with the last victim's end.
+        Who claims and finds room before that, in its place in the order, gives the claim up and starts (F_UNCLAIMED, then F_PLACED)."""
+    def settle(self) -> bool:
+        """fact(s). Claims whose last victim's end was heard while others might go before them become placements (F_PLACED), or are given up for
+        those (F_UNCLAIMED), whom the next `decide` lets start. To be called once all of an instant is heard; `decide` does it first. False: there was none."""
     def has_more(self) -> bool:
         """The last call of `decide` stopped at `most`."""
     def next_ns(self) -> int | None:
@@ -372,6 +376,8 @@ class Core:
         Changes neither who goes first nor what fits. Not dumped: tell it again after a load. No fact."""
     def waiting(self, levels: int) -> int:
         """Tasks QUEUED in lanes of these levels (claiming ones not counted)."""
+    def claiming(self, levels: int) -> int:
+        """Tasks of these levels that claim: `decide` may start them elsewhere."""
 
     # ------------------------------------------------------------------ prices (no facts; policy/price.py)
     @property

@@ -136,6 +136,7 @@ cdef int apply_placed(Tables* t, uint32_t slot, uint32_t node, uint8_t lane, uin
         t.allocations[allocation].placed_ns = t.now_ns
         t.allocations[allocation].cost = 0
         t.nodes[node].claims -= 1
+        drop_claimer(t, slot)
     else:
         set_state(t, slot, PLACED_)
         take_allocation(t, slot, node, pieces, count, &allocation)
@@ -259,6 +260,7 @@ cdef int apply_claimed(Tables* t, uint32_t slot, uint32_t node, uint8_t lane, in
     record.lane = lane
     record.victims = <uint16_t> victim_count
     t.nodes[node].claims += 1
+    note_claimer(t, slot)
     for at in range(victim_count - 1, -1, -1):
         victim = t.tasks[get32(victims + at * 4)].place
         t.allocations[victim].claim = claim
@@ -273,6 +275,7 @@ cdef int apply_unclaimed(Tables* t, uint32_t slot) except -1 nogil:
     while record.first_victim != NONE_:
         forget_victim(t, task.place, record.first_victim)
     t.nodes[record.node].claims -= 1
+    drop_claimer(t, slot)
     give_allocation(t, task.place)
     task.flags &= ~CLAIMING_
     start_waiting(t, slot)

@@ -93,8 +93,8 @@ cdef int check_allocations(Tables* t) except -1:
             hold_that(t.allocations[victim].claim == slot, "a claim's victims know it", slot)
             hold_that(qos_of(&t.tasks[t.allocations[victim].task]) >= qos_of(&t.tasks[record.task]), "a victim is not more urgent", slot)
             victim = t.allocations[victim].next_victim
-        hold_that(count == record.victims and (count > 0 or t.tasks[record.task].gang != NONE_),
-                  "a claim counts its victims and waits for one at least, or for those of its gang", slot)
+        hold_that(count == record.victims and (count > 0 or t.tasks[record.task].gang != NONE_ or t.ripe),
+                  "a claim counts its victims and waits for one at least, or for those of its gang, or is to be settled", slot)
     hold_that(taken == t.allocations_count, "allocations are counted", taken)
     return 0
 

@@ -51,7 +51,13 @@ cdef int check_lanes(Tables* t) except -1:
     cdef uint32_t slot, lane, queue
     cdef int qos
     cdef TaskRecord* task
+    cdef uint64_t claiming = 0
     pending = {}
+    for slot in range(t.claimers.size):
+        hold_that(t.tasks[t.claimers.at[slot]].flags & CLAIMING_ != 0, "who is listed as claiming claims", t.claimers.at[slot])
+    for slot in range(t.tasks_used):
+        claiming += t.tasks[slot].state != FREE_ and t.tasks[slot].flags & CLAIMING_ != 0
+    hold_that(claiming == t.claimers.size, "who claims is listed, once", claiming)
     for lane in range(t.lanes_used):
         check_lane(t, lane)
     for slot in range(t.tasks_used):
@@ -99,7 +105,7 @@ cdef int check_gangs(Tables* t) except -1:
                       "members stand in submission order", slot)
             standing += is_waiting(&t.tasks[gang.members.at[at]]) and t.tasks[gang.members.at[at]].place != NONE_
         census = count_members(t, gang)
-        hold_that(census.claiming == 0 or victims > 0, "a gang that claims waits for a victim at least", slot)
+        hold_that(census.claiming == 0 or victims > 0 or t.ripe, "a gang that claims waits for a victim at least, or is to be settled", slot)
         hold_that(census.claiming == 0 or census.claiming + gang.succeeded >= gang.min_size, "a gang claims all the seats that it needs", slot)
         if gang.is_stale:
             continue

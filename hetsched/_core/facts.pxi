@@ -182,18 +182,23 @@ cdef int give_up(Tables* t, uint32_t task) except -1 nogil:
 
 
 cdef int redeem(Tables* t, uint32_t claim) except -1 nogil:
-    """A claim that waits for nobody any more becomes the placement it was made for; those of a gang all in one instant."""
+    """A claim that waits for nobody any more becomes the placement it was made for; those of a gang all in one instant. Where others may go
+    before it that is settled once all of the instant is heard."""
+    if claim == NONE_ or not is_ripe(t, t.allocations[claim].task):
+        return 0
+    if is_contested(t, t.allocations[claim].task):
+        t.ripe = True
+        return 0
+    return start_claimed(t, t.allocations[claim].task)
+
+
+cdef int start_claimed(Tables* t, uint32_t task) except -1 nogil:
+    """It, or all of its gang that claim."""
     cdef uint32_t at, member
     cdef GangRecord* gang
-    if claim == NONE_:
-        return 0
-    if t.tasks[t.allocations[claim].task].gang == NONE_:
-        return redeem_one(t, claim)
-    gang = &t.gangs[t.tasks[t.allocations[claim].task].gang]
-    for at in range(gang.members.size):
-        member = gang.members.at[at]
-        if t.tasks[member].flags & CLAIMING_ and t.allocations[t.tasks[member].place].victims > 0:
-            return 0
+    if t.tasks[task].gang == NONE_:
+        return redeem_one(t, t.tasks[task].place)
+    gang = &t.gangs[t.tasks[task].gang]
     for at in range(gang.members.size):
         member = gang.members.at[at]
         if t.tasks[member].flags & CLAIMING_:

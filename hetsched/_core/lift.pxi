@@ -231,22 +231,27 @@ cdef inline int gets_in(Tables* t, uint32_t task, uint32_t node, uint32_t* piece
 # ---------------------------------------------------------------- who is leaving already
 
 cdef int gather_leaving(Tables* t, Slots* leaving) except -1 nogil:
-    """Tasks that were stopped for earlier claims and have not ended yet."""
-    cdef uint32_t node, slot
-    cdef bint is_claimed = False
-    for node in range(t.nodes_used):
-        if t.nodes[node].claims > 0:
-            is_claimed = True
-            break
-    if not is_claimed:
+    """Tasks that were told to stop and have not ended yet: for claims, or lately."""
+    cdef uint32_t node, slot, task
+    if t.counts[STOPPING_] == 0:
         return 0
     for node in range(t.nodes_used):
         slot = t.nodes[node].allocation_first
         while slot != NONE_:
-            if t.allocations[slot].claim != NONE_:
-                push(leaving, t.allocations[slot].task)
+            task = t.allocations[slot].task
+            if t.tasks[task].state == STOPPING_ and (t.allocations[slot].claim != NONE_ or leaves_soon(t, task)):
+                push(leaving, task)
             slot = t.allocations[slot].next_on_node
     return 0
+
+
+cdef inline bint leaves_soon(Tables* t, uint32_t task) noexcept nogil:
+    """Told to stop not so long ago that nobody may count on it any more."""
+    cdef int64_t until_ns = t.tasks[task].changed_ns + LEAVING_NS
+    if t.now_ns >= until_ns:
+        return False
+    look_again(t, until_ns)
+    return True
 
 
 cdef void lift_leaving(Tables* t, Slots* leaving, int sign) noexcept nogil:

@@ -177,7 +177,8 @@ cdef int rebuild_task(Tables* t, uint32_t slot) except -1 nogil:
     count_gang(t, slot, 1)
     count_sharers(t, record)
     if record.is_claim:
-        return 0
+        t.ripe |= record.victims == 0
+        return note_claimer(t, slot)
     t.live[0] += shape.cpu_milli
     t.live[1] += shape.memory_bytes
     for ask in range(shape.ask_count):

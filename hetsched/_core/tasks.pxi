@@ -464,6 +464,7 @@ cdef class TaskDoors(TermDoors):
             raise ValueError(f"at least 1 may be placed, not {most}")
         self.t.room = most
         with nogil:
+            settle_claims(&self.t)
             placed = decide_levels(&self.t, levels, preempt, lane)
         self._checked()
         return placed
@@ -491,6 +492,16 @@ cdef class TaskDoors(TermDoors):
             push(&self.t.wishes, task)
             push(&self.t.wishes, node)
         self._checked()
+
+    def settle(self):
+        cdef bint ripe = self.t.ripe
+        with nogil:
+            settle_claims(&self.t)
+        self._checked()
+        return bool(ripe)
+
+    def claiming(self, int levels):
+        return sum([levels >> qos_of(&self.t.tasks[self.t.claimers.at[at]]) & 1 for at in range(self.t.claimers.size)])
 
     def waiting(self, int levels):
         return sum([self.t.waiting[qos] for qos in range(LEVELS) if levels >> qos & 1])

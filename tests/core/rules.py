@@ -265,8 +265,13 @@ class Snapshot:
         return frozenset(task for task in tasks if self.holdings[task].node == node)
 
     def leaving(self, node: int) -> frozenset[int]:
-        """Victims of claims that still hold something here."""
-        return self.on_node(node, frozenset(task for task in self.claimed_victims if task in self.holdings))
+        """Who still holds something here and was told to stop, for a claim or lately."""
+        lately = {
+            task
+            for task, row in self.rows.items()
+            if row.state == _core.STOPPING and self.now_ns - row.changed_ns < 60 * 10**9
+        }
+        return self.on_node(node, frozenset(task for task in self.claimed_victims | lately if task in self.holdings))
 
     def is_promised(self, node: int) -> bool:
         """Room on it is kept for a claim, of a gang's seat maybe that nobody leaves here for: beside it nobody is stopped who need not
@@ -544,16 +549,14 @@ def surely_ahead(one: _core.TaskRow, other: _core.TaskRow, now_ns: int) -> bool:
 
 
 def judge_order(snapshot: Snapshot) -> None:
-    """Of two tasks of one queue, level and shape the one that surely goes first does not wait while the other was placed."""
-    single = [
-        task
-        for task, row in snapshot.rows.items()
-        if row.gang == _core.NONE and row.state == _core.QUEUED and not row.flags & _core.CLAIMING
-    ]
+    """Of two tasks of one queue, level and shape the one that surely goes first does not wait, in line or for its victims, while the other
+    was placed."""
+    single = [task for task, row in snapshot.rows.items() if row.gang == _core.NONE and row.state == _core.QUEUED]
     placed = [task for task in single if snapshot.state[task] == _core.PLACED]
     for task in single:
         row = snapshot.rows[task]
-        if snapshot.state[task] != _core.QUEUED or task in snapshot.holdings:
+        claims_now = task in snapshot.holdings and not row.flags & _core.CLAIMING
+        if snapshot.state[task] != _core.QUEUED or claims_now:
             continue
         for other in placed:
             there = snapshot.rows[other]
@@ -580,6 +583,7 @@ def judge_reservation(snapshot: Snapshot) -> None:
 def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> None:
     """One decide(): every placement and claim in turn, then that nobody who fits was left."""
     begun: dict[int, int] = {}
+    gave_up: dict[int, int] = {}
     for at, fact in enumerate(facts):
         if fact[0] == _core.F_PLACED:
             _, task, attempt, node, _, pieces = fact
@@ -607,8 +611,13 @@ def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> N
             snapshot.claimed_victims.update(victims)
         elif fact[0] == _core.F_STOPPING:
             snapshot.state[fact[1]] = _core.STOPPING
+        elif fact[0] == _core.F_UNCLAIMED:
+            gave_up[fact[1]] = snapshot.holdings.pop(fact[1]).node
         else:
             raise AssertionError(f"decide() wrote {fact}")
+    for task, node in gave_up.items():
+        took = [fact[1] for fact in facts if fact[0] == _core.F_PLACED and (fact[1] == task or fact[3] == node)]
+        assert took or snapshot.rows[task].gang in begun, f"task {task} gave its claim up, and nobody started for that"
     judge_gangs(snapshot, begun)
     judge_order(snapshot)
     judge_reservation(snapshot)

@@ -55,6 +55,7 @@ def story() -> World:
     world.tick()
     for victim in world.core.page(-1, 9, 1 << _core.STOPPING):
         world.core.requeue(victim, 1, preempted=True, hold=_core.HELD_OPERATOR)
+    world.place()
     world.core.ended(soft[2], _core.CANCELLED, 4)
     world.core.forget(soft[2])
     if world.core.placement(boss):

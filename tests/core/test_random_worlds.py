@@ -229,6 +229,7 @@ class Chaos:
         self.level(self.random.choice(self.shapes), self.random.choice(self.nodes))
 
     def decide(self) -> None:
+        self.core.settle()
         before = rules.Snapshot(self.core, self.book, self.world.now_ns)
         self.world.facts()
         levels = self.random.choice((ALL, ALL, 1, 14))
