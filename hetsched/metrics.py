@@ -7,6 +7,7 @@ Labels are closed sets or bounded: never a task id, a user, or the text of an er
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
@@ -32,6 +33,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._tallies: list[Tally | Sum] = []
         self._gauges = _Asked()
         self.registry.register(self._gauges)
         self._types: set[str] = set()
@@ -54,22 +56,18 @@ class Metrics:
             "hetsched_completion_seconds", "From submission to the end", ("task_type", "qos_level"), LONG_BUCKETS_S
         )
         self.attempts = self._counter("hetsched_attempts", "Attempts that are over", ("outcome",))
-        self.tasks_accepted = self._counter("hetsched_tasks_accepted", "Tasks accepted", ())
+        self.tasks_accepted = self._sum(self._counter("hetsched_tasks_accepted", "Tasks accepted", ()))
         self.tasks_rejected = self._counter("hetsched_tasks_rejected", "Tasks refused after they were read", ())
-        self.commit_latency = self._histogram(
-            "hetsched_journal_commit_seconds",
-            "From handing a frame to the store to its confirmation",
-            (),
-            COMMIT_BUCKETS_S,
+        self.commit_latency = self._tally(
+            "hetsched_journal_commit_seconds", "From handing a frame to the store to its confirmation"
         )
-        self.turn = self._histogram("hetsched_turn_seconds", "Computing one turn", (), COMMIT_BUCKETS_S)
-        self.loop_lag = self._histogram(
-            "hetsched_loop_lag_seconds", "How late the event loop comes to what is due", (), COMMIT_BUCKETS_S
-        )
+        self.turn = self._tally("hetsched_turn_seconds", "Computing one turn")
+        self.loop_lag = self._tally("hetsched_loop_lag_seconds", "How late the event loop comes to what is due")
         self.batch_size = self._histogram(
             "hetsched_batch_size", "Tasks of the batch lane placed by one flush", (), SIZE_BUCKETS
         )
         self.events = self._counter("hetsched_events", "Lines of the event log", ("event",))
+        self.events_queued = self._sum(self.events.labels("queued"))
 
     def gauge(self, name: str, text: str, labels: tuple[str, ...], ask: Callable[[], Samples]) -> None:
         """A gauge whose values are computed at the scrape."""
@@ -89,10 +87,22 @@ class Metrics:
 
     def render(self) -> bytes:
         """Prometheus text."""
+        for tally in self._tallies:
+            tally.fold()
         return generate_latest(self.registry)
 
     def _histogram(self, name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+    def _tally(self, name: str, text: str) -> Tally:
+        tally = Tally(self._histogram(name, text, (), COMMIT_BUCKETS_S), COMMIT_BUCKETS_S)
+        self._tallies.append(tally)
+        return tally
+
+    def _sum(self, counter: Counter) -> Sum:
+        found = Sum(counter)
+        self._tallies.append(found)
+        return found
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
@@ -104,6 +114,46 @@ def observe_many(histogram: Histogram, counts: Sequence[int], total: float) -> N
     for bucket, count in zip(histogram._buckets, counts, strict=True):
         if count:
             bucket.inc(count)
+
+
+class Sum:
+    """A counter that every turn tells, which is told to the library when somebody scrapes: there it takes a lock each time."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._count = 0
+
+    def inc(self, count: int = 1) -> None:
+        """So many more."""
+        self._count += count
+
+    def fold(self) -> None:
+        """Tell the library."""
+        self._counter.inc(self._count)
+        self._count = 0
+
+
+class Tally:
+    """The same for a histogram without labels; there the bucket is looked for one by one."""
+
+    def __init__(self, histogram: Histogram, bounds: tuple[float, ...]) -> None:
+        self._histogram = histogram
+        self._bounds = bounds
+        self._begin()
+
+    def _begin(self) -> None:
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._total = 0.0
+
+    def observe(self, value: float) -> None:
+        """One value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._total += value
+
+    def fold(self) -> None:
+        """Tell the library."""
+        observe_many(self._histogram, self._counts, self._total)
+        self._begin()
 
 
 class _Asked(Collector):

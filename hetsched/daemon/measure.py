@@ -59,7 +59,7 @@ class Measure:
         flushed = 0
         for event in events.parts:
             if isinstance(event, QueuedRun):
-                metrics.events.labels("queued").inc(event.count)
+                metrics.events_queued.inc(event.count)
                 metrics.tasks_accepted.inc(event.count)
                 continue
             if isinstance(event, FactRun):

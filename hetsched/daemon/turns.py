@@ -222,7 +222,8 @@ class TurnLoop:
                 self._leaving.put_nowait(None)
                 return
             self._take_turn()
-            await asyncio.sleep(0)
+            if self.inbox:  # else it waits anyway
+                await asyncio.sleep(0)
 
     async def _until_slot(self) -> None:
         """Until another append may be on its way."""

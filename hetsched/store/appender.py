@@ -69,7 +69,10 @@ class Appender:
         self._queue: deque[_Pending] = deque()  # oldest first; the first `_sent` are on the present link
         self._sent = 0
         self._most_sent = 0  # highest seq ever sent: below it, a send is a resend
+        self._loop = asyncio.get_running_loop()
+        self._asked_s = 0.0  # by its clock: when the oldest frame on the link was sent, or the one before it answered
         self._moved = asyncio.Event()
+        self._to_send, self._to_hear = asyncio.Event(), asyncio.Event()  # each half is woken for what is its own
         self._backoff = Backoff()
         self._task = asyncio.create_task(self._run(), name="store-appender")
 
@@ -84,7 +87,7 @@ class Appender:
         return bool(self._queue) and time.monotonic_ns() - self._queue[0].since_ns > STUCK_NS
 
     def append(self, payload: bytes) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = self._loop.create_future()
         future.add_done_callback(_mark_seen)
         if self.error is not None:
             future.set_exception(self.error)
@@ -93,6 +96,7 @@ class Appender:
         self.assigned = frame.position
         self._queue.append(_Pending(frame, future))
         self._moved.set()
+        self._to_send.set()
         return future
 
     async def drained(self) -> None:
@@ -143,14 +147,15 @@ class Appender:
         self.links_total += 1
         self.connected = True
         self._sent = 0
-        halves = [asyncio.create_task(self._send_all(link)), asyncio.create_task(self._receive_all(link))]
+        works = (self._send_all(link), self._receive_all(link), self._watch())
+        tasks = [asyncio.create_task(work) for work in works]
         try:
-            done, _ = await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
-            for half in done:
-                half.result()
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
             self.connected = False
-            await end(*halves, again_s=0.05)
+            await end(*tasks, again_s=0.05)
             await link.close()
 
     async def _send_all(self, link: Link) -> None:
@@ -159,18 +164,22 @@ class Appender:
                 frame = self._queue[self._sent].frame
                 self._count_sending(frame)
                 await link.send(frame)
-            await self._wait_moved()
+            self._to_send.clear()
+            await self._to_send.wait()
 
     async def _receive_all(self, link: Link) -> None:
         while True:
             while self._sent:
-                try:
-                    async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                        verdict = await link.receive()
-                except TimeoutError:
-                    raise Unreachable(f"no answer for {ANSWER_TIMEOUT_S:g} s") from None
-                self._settle(verdict)
-            await self._wait_moved()
+                self._settle(await link.receive())
+            self._to_hear.clear()
+            await self._to_hear.wait()
+
+    async def _watch(self) -> None:
+        """Until an answer is overdue. It looks now and then: to set a timer for each answer costs more than to hear it."""
+        while True:
+            await asyncio.sleep(ANSWER_TIMEOUT_S / 4)
+            if self._sent and self._loop.time() - self._asked_s > ANSWER_TIMEOUT_S:
+                raise Unreachable(f"no answer for {ANSWER_TIMEOUT_S:g} s")
 
     async def _wait_moved(self) -> None:
         self._moved.clear()
@@ -178,7 +187,9 @@ class Appender:
 
     def _count_sending(self, frame: Frame) -> None:
         self._sent += 1
-        self._moved.set()
+        if self._sent == 1:
+            self._asked_s = self._loop.time()
+            self._to_hear.set()
         if frame.position.seq <= self._most_sent:
             self.resent_total += 1
         self._most_sent = max(self._most_sent, frame.position.seq)
@@ -191,11 +202,14 @@ class Appender:
         self._queue.popleft()
         self._sent -= 1
         self._moved.set()
+        if self._sent < len(self._queue):
+            self._to_send.set()
         self._backoff.reset()
         self.refusal = ""
         self.confirmed = pending.frame.position
         self.appends_total += 1
         self.bytes_total += len(pending.frame.data)
+        self._asked_s = self._loop.time()
         self.last_append_ns = time.monotonic_ns() - pending.since_ns
         if not pending.future.done():
             pending.future.set_result(None)
