@@ -484,6 +484,9 @@ class Core:
     def shape_pending(self, shape: int) -> int: ...
     def shape_patient(self, shape: int) -> int:
         """Of these, those that wait by choice, or behind one that does (set_patience)."""
+    def match(self, shape: int) -> int:
+        """What the weighted order takes for `match`, as of now, in 2^-30: how well the best node suits the shape, 0 where none can take it, half
+        where there is no node. (The shape gets its column of scores, as it does when a task of it is tried.)"""
     def is_owed(self, task: int) -> bool:
         """It waits, and its queue is guaranteed what it, or as many as its gang needs, would take."""
     def apart(self, kind: int) -> tuple[int, ...]:

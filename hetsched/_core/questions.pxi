@@ -159,6 +159,13 @@ cdef class Questions(RankedDoors):
             lane = self.t.lanes[lane].next_of_shape
         return patient
 
+    def match(self, uint32_t shape):
+        self._shape(shape)
+        if self.t.nodes_used > 0:
+            want_column(&self.t, shape)
+        refresh(&self.t)
+        return match_of(&self.t, &self.t.shapes[shape])
+
     def is_owed(self, uint32_t task):
         self._task(task)
         return is_waiting(&self.t.tasks[task]) and is_owed(&self.t, task)

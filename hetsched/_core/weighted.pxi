@@ -4,17 +4,22 @@
 # node suits now, as its score says. Efficiency is what was told of the template, 0.8 where nobody knows. Equal scores: priority and age,
 # deadline, submission. Tasks of one shape stand by deadline, for the rest of the score is the shape's.
 
+cdef inline int64_t match_of(Tables* t, ShapeRecord* shape) noexcept nogil:
+    """How well the best node suits, in 2^-30; half where nobody has looked yet. Trees are up to date."""
+    if shape.column == NONE_:
+        return <int64_t> 1 << 29
+    return (<int64_t> 1 << 30) * max(0, <int> best_byte(t, shape) - 1) // 254
+
+
 cdef int64_t weighted_score(Tables* t, uint32_t slot) noexcept nogil:
     cdef TaskRecord* task = &t.tasks[slot]
     cdef ShapeRecord* shape = &t.shapes[task.shape]
     cdef int64_t one = <int64_t> 1 << 30
-    cdef int64_t urgency = 0, match = one // 2, efficiency = 800
+    cdef int64_t urgency = 0, match = match_of(t, shape), efficiency = 800
     cdef int64_t left_ms
     if task.deadline_ns != INT64_MAX:
         left_ms = max(<int64_t> 0, task.deadline_ns - t.now_ns) // 1000000
         urgency = one * 1000 // (1000 + left_ms)
-    if shape.column != NONE_:
-        match = one * max(0, <int> best_byte(t, shape) - 1) // 254
     if task.template_ < t.templates_used and t.templates[task.template_].efficiency_milli >= 0:
         efficiency = t.templates[task.template_].efficiency_milli
     return 4 * urgency // 10 + 3 * match // 10 + 3 * (one * efficiency // 1000) // 10

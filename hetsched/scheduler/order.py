@@ -1,7 +1,7 @@
 """By what a waiting task stands where it does: the numbers that the configured order compares, each with its weight and whose formula it is.
 
-Promises: numbers are of now and say what the core compares, computed anew from what it tells. Two are not to be had from it exactly: the age
-counts there from the beginning of the task's group (less than a minute before), and `match` is known only where no node can take the task.
+Promises: numbers are of now and say what the core compares, computed anew from what it tells. One is not to be had from it exactly: the age
+counts there from the beginning of the task's group (less than a minute before).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORMULAS = {
 }
 SOURCES = {
     "drf": "Ghodsi et al., Dominant Resource Fairness, NSDI 2011; docs/rules/order.md",
-    "weighted": "docs/rules/weighted.md",
+    "weighted": "the weighted sum that the requirements' design document gives; docs/rules/weighted.md",
     "fifo": "docs/rules/order.md",
 }
 
@@ -49,9 +49,8 @@ def order_json(world: World, task: int, row: TaskRow, body: Task) -> dict[str, A
         told["queues"] = queue_shares(world, world.books.queues.name[row.queue])
     if name == "weighted":
         terms = weighted_terms(world, row, body)
-        values = [one["value"] for one in terms]
         told["terms"] = terms
-        told["score"] = None if None in values else sum(one["weight"] * one["value"] for one in terms)
+        told["score"] = sum(one["weight"] * one["value"] for one in terms)
     return told
 
 
@@ -83,12 +82,17 @@ def _part(used: int, capacity: int) -> float:
 
 
 def weighted_terms(world: World, row: TaskRow, body: Task) -> list[dict[str, Any]]:
-    """Weight, value (0 to 1, None: not to be had) and what it is, as `_core/weighted.pxi` counts."""
+    """Weight, value (0 to 1) and what it is, as `_core/weighted.pxi` counts."""
     milli = world.books.profiles.efficiency_milli(body)
     said = "mean learned speed over the device models known, of the fastest"
     return [
         _term("urgency", 0.4, _urgency(world, row), "1 / (1 + seconds to the deadline); 0 without one"),
-        _term("match", 0.3, _match(world, row), "how well the best node suits now; 0 where none can take it"),
+        _term(
+            "match",
+            0.3,
+            world.core.match(row.shape) / 2**30,
+            "how well the best node suits now; 0 where none can take it",
+        ),
         _term(
             "efficiency",
             0.3,
@@ -98,7 +102,7 @@ def weighted_terms(world: World, row: TaskRow, body: Task) -> list[dict[str, Any
     ]
 
 
-def _term(name: str, weight: float, value: float | None, what: str) -> dict[str, Any]:
+def _term(name: str, weight: float, value: float, what: str) -> dict[str, Any]:
     return {"term": name, "weight": weight, "value": value, "what": what, "source": SOURCES["weighted"]}
 
 
@@ -106,10 +110,3 @@ def _urgency(world: World, row: TaskRow) -> float:
     if row.deadline_ns == _core.NEVER_NS:
         return 0.0
     return 1 / (1 + max(0, row.deadline_ns - world.now_ns) / 1e9)
-
-
-def _match(world: World, row: TaskRow) -> float | None:
-    """The core tells whether a node can take it, not how well the best one suits."""
-    if not world.books.cluster.by_name:
-        return 0.5
-    return None if world.core.verdict(row.shape)["fits"] else 0.0

@@ -94,11 +94,18 @@ def test_the_weighted_order_tells_each_term_and_their_sum() -> None:
     assert order_of(story, "due")["terms"][0]["value"] == 1.0
 
 
-def test_a_match_that_the_core_tells_nobody_is_null_and_so_is_the_sum() -> None:
-    story = Story([node("n1")], config={"order": "weighted", "batch": {"max_wait": 30}})
-    story.submit(task("w", qos="background"))
-    told = order_of(story, "w")
-    assert told["terms"][1]["value"] is None and told["score"] is None
+def test_the_match_is_the_score_of_the_best_node_and_the_sum_orders_the_starts() -> None:
+    """`pack` likes a node the better the fuller it would be: of two tasks that came together the one that fills its node goes first."""
+    story = Story(
+        [node("n1", cpu=8)], config={"order": "weighted", "policy": {"preset": "pack"}, "batch": {"max_wait": 30}}
+    )
+    story.submit([task("slim", cpu=1), task("wide", cpu=8)])
+    slim, wide = (order_of(story, ident) for ident in ("slim", "wide"))
+    assert 0 < slim["terms"][1]["value"] < wide["terms"][1]["value"] <= 1
+    assert wide["score"] == pytest.approx(0.3 * wide["terms"][1]["value"] + 0.3 * 0.8)
+    assert wide["terms"][1]["source"].startswith("the weighted sum that the requirements' design document gives")
+    story.wait(31)
+    assert (story.state("wide"), story.state("slim")) == ("running", "queued")
 
 
 def test_before_there_is_a_node_each_matches_by_half() -> None:
