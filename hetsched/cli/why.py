@@ -76,7 +76,7 @@ def _evidence(answer: dict[str, Any]) -> None:
     if answer.get("eta"):
         rows.append(("starts", words.eta(answer["eta"])))
     elif answer.get("eta_reason"):
-        rows.append(("starts", f"nobody knows: {answer['eta_reason']}"))
+        rows.append(("starts", f"no start is known: {answer['eta_reason']}"))
     for kind, free in (answer.get("free") or {}).items():
         most = f"{free['largest_on_one_node']:g} whole ones on one node"
         rows.append((kind, f"asks {free['asked']:g}, {free['free']:g} free, at most {most}"))

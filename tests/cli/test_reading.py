@@ -274,7 +274,7 @@ def test_why_tells_when_it_starts_and_what_would_help(daemon: FakeDaemon, call: 
         '   again: {"resources": {"cpu": 1}}',
     ]
     daemon.explained["t1"] = {"reason": "no_capacity", "eta": None, "eta_reason": "it is held"}
-    assert "  starts  nobody knows: it is held" in call("why", "t1").out
+    assert "  starts  no start is known: it is held" in call("why", "t1").out
 
 
 ORDER = {

@@ -243,6 +243,38 @@ def test_a_victim_that_may_take_longer_than_the_deadline_is_no_remedy() -> None:
         assert ("qos" in [one["code"] for one in advice(story, "w").remedies]) is helps
 
 
+def test_a_claim_is_promised_no_start_after_the_deadline_that_ends_its_task() -> None:
+    for deadline, last_s in ((10, 10.0), (100, 20.0)):
+        story = Story([node("a", gpus=1)])
+        story.submit(task("soft", resources={"gpu": 1}, qos="background", grace=20))
+        story.wait(1)
+        body = task("boss", resources={"gpu": 1}, qos="critical", deadline=deadline, on_deadline="expire")
+        (planned,) = plan(story, body)["tasks"]
+        assert (planned["starts"], planned["eta"]) == ("after_victims", {"p50": 0.0, "p90": pytest.approx(last_s)})
+        assert ("eta_reason" in planned) is (deadline < 20)
+    assert "20 s" in plan(story, {**body, "deadline": 10})["tasks"][0]["eta_reason"]
+
+
+def test_who_waits_for_one_that_expires_first_is_told_that_it_will_not_run() -> None:
+    """Of the whole line of them, in a plan, too; of one that starts however the other ends, when."""
+    story = full()
+    story.submit(task("late", resources={"gpu": 4}, deadline=8, on_deadline="expire"))
+    story.submit([task("child", after=["late"]), task("grandchild", after=["child"])])
+    story.submit(task("heir", after=[{"id": "late", "when": "ended"}]))
+    story.wait(1)
+    child, grandchild, heir = (advice(story, ident) for ident in ("child", "grandchild", "heir"))
+    assert (
+        child.eta is None
+        and child.eta_reason == "it waits for others, and late will not run by its deadline: then it is skipped"
+    )
+    assert grandchild.eta_reason == "it waits for others, and child will be skipped: then it is skipped"
+    assert heir.eta is not None and heir.eta["p50"] == pytest.approx(7, abs=0.2)
+    (planned,) = plan(story, task("p", after=["late"]))["tasks"]
+    assert planned["eta_reason"] == child.eta_reason
+    story.wait(8)
+    assert [story.state(ident) for ident in ("late", "child", "grandchild")] == ["expired", "skipped", "skipped"]
+
+
 def test_what_nobody_knows_is_said_of_who_expires_too() -> None:
     story = busy(known=False)
     story.submit(task("w", resources={"gpu": 4}, deadline=50, on_deadline="expire"))

@@ -19,7 +19,7 @@ from hetsched.scheduler.rehearse.advise import Share, eta_json
 from hetsched.scheduler.rehearse.forecast import Future, Runner
 from hetsched.scheduler.rehearse.image import Image, Patience, open_copy
 from hetsched.scheduler.rehearse.trial import grace_s
-from hetsched.scheduler.rehearse.unknown import awaited, too_late, why_unknown
+from hetsched.scheduler.rehearse.unknown import awaited, may_be_too_late, too_late, why_unknown
 from hetsched.scheduler.rendering import placement_json
 from hetsched.scheduler.scheduler import Scheduler
 
@@ -82,10 +82,17 @@ def _task(copy: Scheduler, index: int, ident: str, named: str | None, known: set
 
 
 def _claim(copy: Scheduler, slot: int) -> dict[str, Any]:
-    claim = copy.books.attempts.claims[slot]
+    """p90: when the last victim is gone at the latest, or the deadline that ends the task before."""
+    claim, wait_s = copy.books.attempts.claims[slot], grace_s(copy, slot)
+    reason = {}
+    if copy.world.expires_within(slot, wait_s):
+        left_s = max(0.0, (copy.core.task(slot).deadline_ns - copy.world.now_ns) / 1e9)
+        reason["eta_reason"] = may_be_too_late(left_s, wait_s)
+        wait_s = left_s
     return {
         "starts": "after_victims",
-        "eta": {"p50": 0.0, "p90": grace_s(copy, slot)},
+        "eta": {"p50": 0.0, "p90": wait_s},
+        **reason,
         "placement": placement_json(claim.node, claim.devices),
         "victims": [_victim(copy, ident) for ident in claim.victims],
         "price_device_seconds": claim.price_device_seconds,

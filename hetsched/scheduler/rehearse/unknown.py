@@ -28,7 +28,19 @@ def open_parents(scheduler: Scheduler, slot: int) -> list[str]:
 
 def why_unknown(before: str, after: Scheduler, slot: int, why: str) -> str:
     """`before`: what `awaited` said; `after`: the copy that was run forward; `why`: what the run says of those that did not start in it."""
-    return before if before and after.core.task(slot).state in (_core.HELD, _core.SKIPPED) else why
+    state = after.core.task(slot).state
+    if before and state == _core.SKIPPED:
+        return _unmet(after, slot) or before
+    return before if before and state == _core.HELD else why
+
+
+def _unmet(after: Scheduler, slot: int) -> str:
+    """Of a task that is skipped, by how those end on which it waits: one that expires does not run, nor one that is skipped itself."""
+    ends = {_core.EXPIRED: "will not run by its deadline", _core.SKIPPED: "will be skipped"}
+    found = [(link.id, after.core.find(link.id.encode())) for link in after.world.body(slot).after]
+    states = [(ident, after.core.task(parent).state) for ident, parent in found if parent != NONE]
+    told = [f"{ident} {ends[state]}" for ident, state in states if state in ends]
+    return f"it waits for others, and {', '.join(told)}: then it is skipped" if told else ""
 
 
 def too_late(deadline_ns: int, start_ns: int | None, now_ns: int) -> str:
@@ -37,6 +49,11 @@ def too_late(deadline_ns: int, start_ns: int | None, now_ns: int) -> str:
     if start_ns is None:
         return f"{ends}, and nothing is known that would let it start before"
     return f"{ends}, and it would start in about {(start_ns - now_ns) / 1e9:.0f} s"
+
+
+def may_be_too_late(left_s: float, wait_s: float) -> str:
+    """Of a task that claims, whose deadline may come before its victims are gone: seconds left until either."""
+    return f"its deadline ends it in about {left_s:.0f} s, and its victims may take {wait_s:.0f} s to go"
 
 
 def _open_links(scheduler: Scheduler, slot: int) -> list[tuple[str, str, int]]:
