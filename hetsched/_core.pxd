@@ -147,19 +147,17 @@ cdef struct UseRecord:
 
 
 cdef struct DeviceRecord:
-    # Owner: apply; the first six fields are set by add_node and never change.
+    # 32 bytes, half a cache line. What live attempts hold is what is not free, but for claims. Owner: apply; what add_node sets never changes.
     int64_t memory_bytes       # -1 unknown: never limits
     int64_t memory_free        # bytes, claims taken off; negative while victims end
-    int64_t memory_live        # bytes, live attempts only
     int16_t numa               # -1 none
     int16_t nvlink             # -1 none
     uint8_t kind
     int8_t model               # -1 none
     int16_t share_free         # milli, claims taken off; negative while victims end
-    int16_t share_live         # milli, live attempts only
-    uint8_t usable
-    int16_t pcie               # switch, -1 none; set by add_node
+    int16_t pcie               # switch, -1 none
     uint16_t sharers           # derived: attempts and claims that hold a part of it
+    uint8_t usable
 
 
 cdef struct NodeRecord:
@@ -504,6 +502,7 @@ cdef struct Tables:
     TemplateRecord* templates
     uint32_t templates_used
     uint32_t templates_capacity
+    uint32_t timed             # derived: templates whose run time is known
     EndRecord* ends            # scratch of reserve
     uint32_t ends_size
     uint32_t ends_capacity

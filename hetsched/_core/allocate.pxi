@@ -86,7 +86,7 @@ cdef int release(Tables* t, uint32_t task, uint32_t* claim, uint32_t* story) exc
         if t.allocations[claim[0]].victims > 0:
             claim[0] = NONE_
     keep_story(t, task, record, story)
-    hold_live(t, record.node, shape, pieces_of(t, record), record.count, -1)
+    hold_live(t, shape, -1)
     t.nodes[record.node].allocations -= 1
     t.tasks[task].place = NONE_
     give_allocation(t, slot)

@@ -144,7 +144,7 @@ cdef int apply_placed(Tables* t, uint32_t slot, uint32_t node, uint8_t lane, uin
     record.lane = lane
     task.place = allocation
     task.attempt += 1
-    hold_live(t, node, &t.shapes[task.shape], pieces_of(t, record), record.count, 1)
+    hold_live(t, &t.shapes[task.shape], 1)
     t.nodes[node].allocations += 1
     if is_evictable(task):
         t.nodes[node].evictable[qos_of(task)] += 1

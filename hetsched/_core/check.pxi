@@ -3,9 +3,9 @@
 cdef struct Sums:
     # What allocations add up to on one device.
     int64_t share_all
-    int64_t share_live
+    int64_t share_claimed      # of it, by claims
     int64_t memory_all
-    int64_t memory_live
+    int64_t memory_claimed
     int64_t sharers
 
 
@@ -29,7 +29,7 @@ cdef int check_all(Tables* t) except -1:
 cdef int check_tasks(Tables* t) except -1:
     cdef uint64_t counts[16]
     cdef uint64_t waiting[LEVELS]
-    cdef uint32_t slot, taken = 0, chained = 0
+    cdef uint32_t slot, taken = 0, chained = 0, timed = 0
     cdef TaskRecord* task
     memset(counts, 0, sizeof(counts))
     memset(waiting, 0, sizeof(waiting))
@@ -59,6 +59,9 @@ cdef int check_tasks(Tables* t) except -1:
     hold_that(taken == t.tasks_count, "tasks are counted", taken)
     for slot in range(12):
         hold_that(counts[slot] == t.counts[slot], "tasks are counted by state", STATE_NAMES[slot])
+    for slot in range(t.templates_used):
+        timed += is_timed(&t.templates[slot])
+    hold_that(timed == t.timed, "templates whose run time is known are counted", timed)
     for slot in range(LEVELS):
         hold_that(waiting[slot] == t.waiting[slot], "waiting tasks are counted by level", slot)
     slot = t.tasks_free
@@ -114,9 +117,9 @@ cdef int sum_device(Tables* t, uint32_t node, uint32_t device, Sums* sums) excep
                 sums.share_all += pieces[at] >> 8
                 sums.sharers += (pieces[at] >> 8) < 1000
                 sums.memory_all += memory
-                if not t.allocations[slot].is_claim:
-                    sums.share_live += pieces[at] >> 8
-                    sums.memory_live += memory
+                if t.allocations[slot].is_claim:
+                    sums.share_claimed += pieces[at] >> 8
+                    sums.memory_claimed += memory
         slot = t.allocations[slot].next_on_node
     return 0
 
@@ -169,12 +172,12 @@ cdef int check_nodes(Tables* t) except -1:
         for device in range(record.device_count):
             part = &t.devices[record.device_first + device]
             sum_device(t, node, device, &sums)
-            hold_that(part.share_free == 1000 - sums.share_all and part.share_live == sums.share_live,
-                      "a device's shares add up to its allocations", (node, device))
+            hold_that(part.share_free == 1000 - sums.share_all, "a device's shares add up to its allocations", (node, device))
             hold_that(part.sharers == sums.sharers, "a device counts who shares it", (node, device))
-            hold_that(part.memory_free == max(part.memory_bytes, <int64_t> 0) - sums.memory_all and part.memory_live == sums.memory_live,
-                      "a device's memory adds up to its allocations", (node, device))
-            hold_that(part.share_live <= 1000 and (part.memory_bytes < 0 or part.memory_live <= part.memory_bytes),
+            hold_that(part.memory_free == max(part.memory_bytes, <int64_t> 0) - sums.memory_all, "a device's memory adds up to its allocations",
+                      (node, device))
+            hold_that(sums.share_all - sums.share_claimed <= 1000 and (
+                part.memory_bytes < 0 or sums.memory_all - sums.memory_claimed <= part.memory_bytes),
                       "live shares never exceed a device", (node, device))
             if record.is_open and part.usable:
                 capacity[2 + part.kind] += 1000

@@ -28,7 +28,7 @@ cdef int take_devices(Tables* t, uint8_t count, uint32_t* first) except -1 nogil
         runs.size -= 1
         first[0] = runs.at[runs.size]
         return 0
-    grow(<void**> &t.devices, &t.devices_capacity, sizeof(DeviceRecord), <uint64_t> t.devices_used + count)
+    grow_lined(<void**> &t.devices, &t.devices_capacity, sizeof(DeviceRecord), <uint64_t> t.devices_used + count)
     first[0] = t.devices_used
     t.devices_used += count
     return 0

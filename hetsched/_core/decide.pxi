@@ -278,6 +278,9 @@ cdef int64_t place_at_best(Tables* t, uint32_t task, uint8_t code) except -1 nog
         node = random_node(t, shape, t.tasks[task].sequence ^ (t.changes + RANDOM_STREAM) << 32)
     else:
         node = wished_node(t, task, shape)
+    send_for_families(t, node)
+    if t.nodes[node].allocation_first != NONE_:
+        prefetch(&t.allocations[t.nodes[node].allocation_first])
     count = fit(t, node, shape, pieces, &worst)
     assert count >= 0, "a leaf that is not 0 means that the shape fits"
     do_placed(t, task, node, code, pieces, count)

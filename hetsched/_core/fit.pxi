@@ -292,19 +292,13 @@ cdef inline int64_t piece_memory(DeviceRecord* device, ShapeRecord* shape, uint3
     return device.memory_bytes if (piece >> 8) == 1000 else ask_of(shape, device.kind).memory_bytes
 
 
-cdef void hold_live(Tables* t, uint32_t slot, ShapeRecord* shape, uint32_t* pieces, int count, int sign) noexcept nogil:
-    """The same for what live attempts have, per device and in the totals."""
-    cdef NodeRecord* node = &t.nodes[slot]
-    cdef DeviceRecord* device
-    cdef int at, share
+cdef inline void hold_live(Tables* t, ShapeRecord* shape, int sign) noexcept nogil:
+    """In the totals of what live attempts have."""
+    cdef int ask
     t.live[0] += sign * shape.cpu_milli
     t.live[1] += sign * shape.memory_bytes
-    for at in range(count):
-        device = t.devices + node.device_first + (pieces[at] & 0xFF)
-        share = sign * <int> (pieces[at] >> 8)
-        device.share_live += <int16_t> share
-        device.memory_live += sign * piece_memory(device, shape, pieces[at])
-        t.live[2 + device.kind] += share
+    for ask in range(shape.ask_count):
+        t.live[2 + shape.asks[ask].kind] += sign * ask_milli(&shape.asks[ask])
 
 
 cdef void hold_queue(Tables* t, uint32_t queue, ShapeRecord* shape, int sign) noexcept nogil:

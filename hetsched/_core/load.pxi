@@ -60,7 +60,7 @@ cdef int load_tables(Tables* t, dict sections) except -1:
     if t.nodes_capacity < t.nodes_used:
         grow_lined(<void**> &t.nodes, &t.nodes_capacity, sizeof(NodeRecord), <uint64_t> t.nodes_used + 16)
         t.nodes_capacity = (t.nodes_capacity & ~<uint32_t> 7)
-    t.devices_used = fill(<void**> &t.devices, &t.devices_capacity, sizeof(DeviceRecord), sections["devices"])
+    t.devices_used = fill(<void**> &t.devices, &t.devices_capacity, sizeof(DeviceRecord), sections["devices"], True)
     t.shapes_used = fill(<void**> &t.shapes, &t.shapes_capacity, sizeof(ShapeRecord), sections["shapes"])
     t.queues_used = fill(<void**> &t.queues, &t.queues_capacity, sizeof(QueueRecord), sections["queues"])
     t.gangs_used = fill(<void**> &t.gangs, &t.gangs_capacity, sizeof(GangRecord), sections["gangs"])
@@ -85,6 +85,8 @@ cdef int rebuild(Tables* t) except -1 nogil:
     t.age_clock_ns = t.now_ns
     t.damped_until_ns = 1
     note_limits(t)
+    for at in range(t.templates_used):
+        t.timed += is_timed(&t.templates[at])
     for at in range(t.shapes_used):
         t.shapes[at].pending = 0
         t.shapes[at].column = NONE_

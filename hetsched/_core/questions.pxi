@@ -187,9 +187,14 @@ cdef class Questions(RankedDoors):
                 (record.memory_soft, record.memory_idle, record.memory_extra, max(0, -record.memory_free)))
 
     def device_state(self, uint32_t node, uint32_t device):
+        cdef Sums sums
         self._device(node, device)
         record = self.t.devices[self.t.nodes[node].device_first + device]
-        return record.share_live, record.memory_live, bool(record.usable)
+        memset(&sums, 0, sizeof(Sums))
+        if self.t.nodes[node].claims > 0:
+            sum_device(&self.t, node, device, &sums)
+        memory_live = max(record.memory_bytes, 0) - record.memory_free - sums.memory_claimed
+        return 1000 - record.share_free - sums.share_claimed, memory_live, bool(record.usable)
 
     def queue_used(self, uint32_t queue):
         self._queue(queue)

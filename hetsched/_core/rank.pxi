@@ -209,8 +209,15 @@ cdef inline void send_for_leaf(Tables* t, uint32_t at) noexcept nogil:
         node = t.dirty.at[at + 2]
         for tree in range(t.nodes[node].device_count):
             prefetch(&t.devices[t.nodes[node].device_first + tree])
-        for tree in range(t.trees_used):
-            prefetch(cell_of(&t.trees[tree], 0, node))
+        send_for_families(t, node)
+
+
+cdef inline void send_for_families(Tables* t, uint32_t node) noexcept nogil:
+    """Of its leaves: a parent is computed from them all."""
+    cdef uint32_t tree, at
+    for tree in range(t.trees_used):
+        for at in range(FAN_OUT):
+            prefetch(cell_of(&t.trees[tree], 0, (node & ~<uint32_t> (FAN_OUT - 1)) + at))
 
 
 cdef void refresh(Tables* t) noexcept nogil:

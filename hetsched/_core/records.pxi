@@ -24,8 +24,7 @@ LAYOUT = {
     "nodes": "cpu_milli:i8 memory_bytes:i8 cpu_free:i8 memory_free:i8 device_first:u4 allocation_first:u4 allocations:u4 claims:u4 "
              "device_count:u1 is_present:u1 is_open:u1 is_grouped:u1 -marked:u1 cpu_soft:i8 memory_soft:i8 cpu_idle:i8 memory_idle:i8 "
              "-cpu_extra:i8 -memory_extra:i8 -evictable:u4*4 domain:i4*8=-1 -unused:u8*5",
-    "devices": "memory_bytes:i8=-1 memory_free:i8 memory_live:i8 numa:i2=-1 nvlink:i2=-1 kind:u1 model:i1=-1 share_free:i2 share_live:i2 "
-               "usable:u1 pcie:i2=-1 -sharers:u2",
+    "devices": "memory_bytes:i8=-1 memory_free:i8 numa:i2=-1 nvlink:i2=-1 kind:u1 model:i1=-1 share_free:i2 pcie:i2=-1 -sharers:u2 usable:u1",
     "ask": "memory_bytes:i8 models:u8 whole:u2 parts:u2 part_milli:u2 kind:u1 model_count:u1 rank:u1*64",
     "shapes": "cpu_milli:i8 memory_bytes:i8 popularity:i8 asks:ask*4 ask_count:u1 same:u1 level_top:u1 model_top:u1 device_count:u2 "
               "level_low:u1 is_soft:u1 is_wish:u1 device_milli:i8 -levels:u8 levels_size:u4 -pending:u4 ask_class:u4 -column:u4 -lane_first:u4 "
@@ -36,7 +35,7 @@ LAYOUT = {
     "evictions": "sequence:u8 at_ns:i8",
     "templates": "expected_ns:i8 typical_ns:i8 efficiency_milli:i8=-1",
 }
-DROPPED = frozenset()          # "tasks.colour": said in some old dump, of no interest any more
+DROPPED = frozenset({"devices.memory_live", "devices.share_live"})     # follow from what is free and from the claims
 
 Field = namedtuple("Field", "name offset bytes signed count default repeat stride")
 

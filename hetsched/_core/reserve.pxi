@@ -9,6 +9,10 @@
 # with every change would protect nothing. A task that runs longer than expected is expected to take twice as long, then
 # four times; one that is told to stop is expected to need a second.
 
+cdef inline bint is_timed(TemplateRecord* template) noexcept nogil:
+    return template.expected_ns > 0 or template.typical_ns > 0
+
+
 cdef inline int64_t run_of(Tables* t, TaskRecord* task) noexcept nogil:
     """Run time that it is not expected to exceed, 0 = unknown: for who wants to go in front."""
     return t.templates[task.template_].expected_ns if task.template_ < t.templates_used else 0
@@ -54,6 +58,8 @@ cdef int gather_ends(Tables* t) except -1 nogil:
         return 0
     t.ends_rounds, t.ends_changes = t.rounds, t.changes
     t.ends_size = 0
+    if t.timed == 0 and t.counts[STOPPING_] == 0:  # nobody's end is known
+        return 0
     for at in range(t.allocations_used):
         if not t.allocations[at].is_live:
             continue

@@ -287,9 +287,11 @@ cdef class TaskDoors(TermDoors):
         while t.templates_used <= template:
             t.templates[t.templates_used].efficiency_milli = -1
             t.templates_used += 1
+        t.timed -= is_timed(&t.templates[template])
         t.templates[template].expected_ns = expected_ns
         t.templates[template].typical_ns = typical_ns
         t.templates[template].efficiency_milli = efficiency_milli
+        t.timed += is_timed(&t.templates[template])
 
     # ------------------------------------------------------------------ heard
 
