@@ -30,6 +30,7 @@ SHORT: dict[str, list[str]] = {
     "placement": ["--policies", "price,fgd,first-fit,best-fit"],
     "graphs": [],
     "pending": ["--tasks", "200000"],
+    "holds": ["--waiting", "500000"],
     "cells": "--tasks 5000 --rounds 2 --seconds 5".split(),
 }
 WITH_TRACES: dict[str, list[str]] = {
