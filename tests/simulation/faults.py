@@ -356,15 +356,16 @@ def hasty_successor(world: World, rng: random.Random) -> None:
     else:  # it goes over to the second one and comes back
         over_s = scale * rng.uniform(1, 5)
         back_s = over_s + scale * rng.uniform(1, 4)
-        world.loop.call_outside(_cut_lines_of, world, node, after_s=over_s)
-        world.loop.call_outside(only_the_first, after_s=back_s)
-        world.loop.call_outside(_cut_lines_of, world, node, after_s=back_s)
-        if (
-            random.Random(f"{over_s}").random() < 0.5
-        ):  # by a chance of its own, so that the other worlds stay what they are
+        chance = random.Random(f"{over_s}")  # of its own, so that the other worlds stay what they are
+        if chance.random() < 0.5:
+            back_s += scale * chance.uniform(2, 4)  # long enough to have obeyed
+        if chance.random() < 0.5:
             there = next(one for one in world.nodes if one.name == node)
             world.loop.call_outside(setattr, there, "disk_is_full", True, after_s=over_s)
             world.loop.call_outside(setattr, there, "disk_is_full", False, after_s=back_s)
+        world.loop.call_outside(_cut_lines_of, world, node, after_s=over_s)
+        world.loop.call_outside(only_the_first, after_s=back_s)
+        world.loop.call_outside(_cut_lines_of, world, node, after_s=back_s)
     world.loop.call_outside(
         lambda: setattr(clock, "wall_offset_s", clock.wall_offset_s + 3600), after_s=scale * rng.uniform(0.1, 1)
     )
