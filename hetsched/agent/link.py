@@ -231,17 +231,23 @@ class _Session:
             written.set_result(None)
 
     async def _beat(self) -> None:
-        """Ahead of everything that waits to be written: what is older is worth less."""
+        """Ahead of everything that waits to be written: what is older is worth less. The first at once: it says that the welcome has come, and
+        that this daemon is obeyed."""
         patience_ns = int(_DEAD_AFTER_BEATS * self._welcome.heartbeat_s * 1e9)
+        self._say_heartbeat()
         while True:
             await asyncio.sleep(self._welcome.heartbeat_s)
             if now_ns() - self._seen_ns > patience_ns + int(self._welcome.heartbeat_s * 1e9):
                 raise Parted(f"the daemon has not answered {_DEAD_AFTER_BEATS} heartbeats")
-            self._last_sent_ns = now_ns()
-            self._outbox.appendleft((wire.Heartbeat(self._last_sent_ns), None))
+            self._say_heartbeat()
             for ended in self._peer.to_repeat():
                 self._outbox.append((ended, None))
             self._more.set()
+
+    def _say_heartbeat(self) -> None:
+        self._last_sent_ns = now_ns()
+        self._outbox.appendleft((wire.Heartbeat(self._last_sent_ns), None))
+        self._more.set()
 
     def _renew(self, sent_ns: int) -> None:
         self._seen_ns = max(self._seen_ns, sent_ns)

@@ -40,8 +40,8 @@ class Socket(Protocol):
 
 
 class AgentLink:
-    """Link of the agent of `node`. `heard_s`: loop time of its last sign of life; `is_obeyed`: it has said something
-    since our welcome, and had noted our epoch on its disk before that, so that it obeys no older one again.
+    """Link of the agent of `node`. `heard_s`: loop time of its last sign of life. `when_obeyed`: called when the agent says something after its
+    hello for the first time: it has noted our epoch on its disk before that, so it obeys no older one again.
 
     `log_readers`: by request number; None in the queue = the link is gone.
     """
@@ -60,7 +60,7 @@ class AgentLink:
         self.version = hello.version
         self.session = session
         self.heard_s = asyncio.get_running_loop().time()
-        self.is_obeyed = False
+        self.when_obeyed: Callable[[], None] | None = None
         self.load = 0.0
         self.memory_available_bytes: int | None = None
         self.log_readers: dict[int, asyncio.Queue[wire.LogData | None]] = {}
@@ -118,7 +118,9 @@ class AgentLink:
     async def _read(self) -> None:
         while (data := await self._socket.receive()) is not None:
             self.heard_s = asyncio.get_running_loop().time()
-            self.is_obeyed = True
+            if (obeyed := self.when_obeyed) is not None:
+                self.when_obeyed = None
+                obeyed()
             self._on_message(wire.decode_from_agent(data))
 
     def _on_message(self, message: wire.FromAgent) -> None:

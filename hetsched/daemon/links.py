@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
@@ -103,7 +104,7 @@ class Links:
                 await socket.send(wire.encode(wire.Refused(refusal)))
             await socket.close()
             return
-        link = self._join(socket, hello)
+        link = self._welcome(socket, hello)
         try:
             await link.run()
         except (msgspec.MsgspecError, ConnectionError, Unavailable) as error:
@@ -170,9 +171,32 @@ class Links:
     def _is_fresh(self, link: AgentLink) -> bool:
         return asyncio.get_running_loop().time() - link.heard_s < self.terms.lease_s
 
-    def _join(self, socket: Socket, hello: wire.Hello) -> AgentLink:
-        node, terms = hello.node.name, self.terms
+    def _welcome(self, socket: Socket, hello: wire.Hello) -> AgentLink:
+        """It joins at once; but while a leader before us may be in office only when it obeys us. Our welcome may be lost, or our epoch not be
+        noted on a full disk, and then it goes back to that leader and does what that one wants: until then its hello settles nothing, and its
+        time of silence runs on."""
+        terms = self.terms
         link = AgentLink(socket, hello, next(self._sessions), self._tell, self.readings, self._leads)
+        link.send(wire.Welcome(link.session, terms.epoch, terms.cluster, terms.lease_s, terms.heartbeat_s))
+        if self._another_may_lead:
+            link.when_obeyed = partial(self._join, link, hello)
+            asyncio.get_running_loop().call_later(terms.lease_s, self._cut_if_dumb, link)
+        else:
+            self._join(link, hello)
+        return link
+
+    @property
+    def _another_may_lead(self) -> bool:
+        return asyncio.get_running_loop().time() < self._another_until_s
+
+    def _cut_if_dumb(self, link: AgentLink) -> None:
+        if link.when_obeyed is not None:
+            link.cut()
+
+    def _join(self, link: AgentLink, hello: wire.Hello) -> None:
+        if self._closing:
+            return
+        node = link.node
         before = self.by_node.get(node)
         if before is not None:
             before.replaced = True
@@ -181,13 +205,11 @@ class Links:
         self._instances[node] = (link.boot_id, hello.instance)
         self.by_node[node] = link
         self.refused.pop(node, None)
-        link.send(wire.Welcome(link.session, terms.epoch, terms.cluster, terms.lease_s, terms.heartbeat_s))
         self._tell(NodeJoined(node=hello.node, session=link.session, attempts=attempts_of(hello), actor=link.actor))
         link.on_report(wire.Report(readings=hello.readings), whole=True)
         if self._pull_timer is None:
             self._pull_later()
         log.info("agent of %s joined, session %d, %d attempts", node, link.session, len(hello.attempts))
-        return link
 
     # ------------------------------------------------------------------ going
 
@@ -199,12 +221,7 @@ class Links:
             return
         log.info("link of %s is gone", link.node)
         self._tell_if_open(NodeSilent(node=link.node, actor="daemon"))
-        self._silences.begin(link.node, self._perhaps_heard_s(link))
-
-    def _perhaps_heard_s(self, link: AgentLink) -> float:
-        """When somebody who leads may have acknowledged its heartbeat last. Who has said hello and no more has perhaps not got our welcome,
-        or could not note our epoch, and may have gone back to the leader before us."""
-        return link.heard_s if link.is_obeyed else max(link.heard_s, self._another_until_s)
+        self._silences.begin(link.node, link.heard_s)
 
     def _lose(self, node: str) -> None:
         log.warning("%s is lost: not heard for %.0f s", node, self._silences.patience_s(node))

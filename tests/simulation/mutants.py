@@ -188,7 +188,7 @@ def takeovers_are_forgotten(put: Put) -> None:
 @mutant
 def hellos_are_obedience(put: Put) -> None:
     """Who has said hello to a new leader is taken to obey it, though our welcome was perhaps not heard or could not be noted."""
-    put(Links, "_perhaps_heard_s", lambda self, link: link.heard_s)
+    put(Links, "_another_may_lead", False)
 
 
 @mutant
