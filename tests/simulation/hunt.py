@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 from tests.simulation.faults import plan
 from tests.simulation.kills import Kill
-from tests.simulation.mutants import CRASHES, MUTANTS, NEEDS, applied
+from tests.simulation.mutants import CRASHES, MUTANTS, NEEDS, NEEDS_LONG_LEADERS, applied
 from tests.simulation.pace import DENSE
 from tests.simulation.run import run
 
@@ -24,13 +25,20 @@ def hunt_one(name: str, limit_h: float, first: int = 1) -> tuple[Kill | None, st
     for seed in itertools.count(first):
         if hours >= limit_h:
             break
-        if name in NEEDS and not any(fault.name == NEEDS[name] for fault in plan(seed, HOURS, DENSE.fault_s)):
+        if not _may_show(name, seed):
             continue
         verdict = run(seed, HOURS, mutate=applied(name), pace=DENSE, restarts=name in CRASHES)
         hours += verdict.hours
         if not verdict.clean:
             return Kill(verdict.law, seed, round(hours, 2)), verdict.sentence
     return None, ""
+
+
+def _may_show(name: str, seed: int) -> bool:
+    if name in NEEDS and not any(fault.name == NEEDS[name] for fault in plan(seed, HOURS, DENSE.fault_s)):
+        return False
+    leases = DENSE.config(random.Random(f"config {seed}"))
+    return name not in NEEDS_LONG_LEADERS or leases["store"]["lease"] > leases["agent"]["lease"]
 
 
 def hunt(limit_h: float, only: str = "") -> int:

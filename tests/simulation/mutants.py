@@ -62,6 +62,9 @@ NEEDS = {
 }
 """Faults without which a bug hardly shows: a hunt is for worlds that know them, and counts these alone."""
 
+NEEDS_LONG_LEADERS = ("takeovers_are_forgotten", "hellos_are_obedience", "obeys_old_epochs")
+"""Bugs that show where a deposed leader's own lease is longer than a node's, likewise."""
+
 CRASHES = ("snapshots_forget_the_time",)
 """Bugs by which a daemon ends with an error of its own, as often as it is started. A service manager does that, and a law has to notice what
 comes of it."""
