@@ -443,6 +443,18 @@ cdef struct Plan:
 cdef struct FgdTables
 
 
+cdef enum:
+    SEGMENT_BITS = 8
+    SEGMENTS = 1 << SEGMENT_BITS
+
+
+cdef struct Segment:
+    # A part of the index of ids.
+    uint64_t* at               # 32 hash bits << 32 | slot + 1; 0 = empty; sorted by home, linear probing
+    uint32_t size              # 0: nothing was ever in it
+    uint32_t used
+
+
 cdef struct Tables:
     int64_t now_ns
     uint8_t turn_open          # begin() was called and F_TURN is not written yet
@@ -487,8 +499,8 @@ cdef struct Tables:
     uint64_t counts[16]        # derived: tasks per state
     uint64_t waiting[LEVELS]   # derived: queued, not claiming
     Arena keys
-    uint64_t* index            # derived: 32 hash bits << 32 | slot + 1; 0 = empty; sorted by home, linear probing
-    uint32_t index_size
+    Segment index[SEGMENTS]    # derived: ids by the first bits of their hash
+    uint64_t index_size        # of all of them
     int64_t* checkpoints       # distinct values of checkpoint_ns; [0] = 0
     uint32_t checkpoints_used
     uint32_t checkpoints_capacity

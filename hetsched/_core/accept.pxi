@@ -81,8 +81,7 @@ cdef uint32_t first_known(Tables* t, KeyRecord* keys, uint32_t count, uint32_t* 
     """Index of a key that is in the table or came before in the list, or NONE. `seen`: `room` zeros, more than twice as many as keys."""
     cdef uint32_t at, place
     for at in range(count):
-        if t.index_size:
-            prefetch(&t.index[home_of(<uint64_t> keys[at].hashed << 32, t.index_size)])
+        send_for_id(t, keys[at].hashed)
     for at in range(count):
         if index_find(t, keys[at].data, keys[at].length, keys[at].hashed) != NONE_:
             return at
@@ -126,7 +125,6 @@ def array_keys(bytes prefix, uint32_t first, uint32_t count):
 # ---------------------------------------------------------------- one task
 
 cdef int reserve_tasks(Tables* t, uint64_t count) except -1 nogil:
-    index_room(t, t.tasks_count + count)
     return grow_lined(<void**> &t.tasks, &t.tasks_capacity, sizeof(TaskRecord), t.tasks_used + count)
 
 
@@ -134,6 +132,7 @@ cdef int add_task(Tables* t, TaskRecord* blank, KeyRecord* key, uint32_t* slot) 
     """A record like `blank` with this key and the next sequence number. Keys are checked and room is reserved."""
     cdef uint32_t ref, new
     cdef TaskRecord* task
+    index_room(t, key.hashed)
     arena_take(&t.keys, key.length + 1, &ref)
     arena_at(&t.keys, ref)[0] = <uint8_t> key.length
     memcpy(arena_at(&t.keys, ref) + 1, key.data, key.length)
@@ -151,7 +150,7 @@ cdef int add_task(Tables* t, TaskRecord* blank, KeyRecord* key, uint32_t* slot) 
     task.sequence = t.next_sequence
     note_age(t, task.sequence, task.submitted_ns)
     t.next_sequence += 1
-    index_put(t.index, t.index_size, <uint64_t> key.hashed << 32 | (new + 1))
+    index_add(t, key.hashed, new)
     t.tasks_count += 1
     t.counts[task.state] += 1
     if task.gang != NONE_:

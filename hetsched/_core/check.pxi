@@ -70,7 +70,11 @@ cdef int check_tasks(Tables* t) except -1:
         hold_that(t.tasks[slot].state == FREE_, "the free list holds free records", slot)
         slot = t.tasks[slot].place
     hold_that(chained + taken == t.tasks_used, "every record is taken or free", chained)
-    hold_that(t.index_size >= 2 * t.tasks_count, "the index is at most half full", t.index_size)
+    chained = 0
+    for slot in range(SEGMENTS):
+        chained += t.index[slot].used
+        hold_that(2 * t.index[slot].used <= t.index[slot].size, "a segment of the index is at most half full", slot)
+    hold_that(chained == t.tasks_count, "the index holds every task once", chained)
     return 0
 
 

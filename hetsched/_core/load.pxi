@@ -149,7 +149,6 @@ cdef int rebuild_tasks(Tables* t) except -1 nogil:
                 order[count].slot = at
                 count += 1
         qsort(order, count, sizeof(Arrival), by_sequence)
-        index_room(t, count)
         for at in range(count):
             rebuild_task(t, order[at].slot)
     finally:
@@ -159,6 +158,7 @@ cdef int rebuild_tasks(Tables* t) except -1 nogil:
 
 cdef int rebuild_task(Tables* t, uint32_t slot) except -1 nogil:
     cdef TaskRecord* task = &t.tasks[slot]
+    cdef uint32_t hashed = hash_bytes(key_bytes(t, task.key), key_length(t, task.key))
     cdef ShapeRecord* shape = &t.shapes[task.shape]
     cdef AllocationRecord* record
     cdef int ask
@@ -166,7 +166,8 @@ cdef int rebuild_task(Tables* t, uint32_t slot) except -1 nogil:
     t.counts[task.state] += 1
     if shape.ask_count > 0 and not is_terminal(task) and t.left > 0:
         t.left -= 1
-    index_put(t.index, t.index_size, <uint64_t> hash_bytes(key_bytes(t, task.key), key_length(t, task.key)) << 32 | (slot + 1))
+    index_room(t, hashed)
+    index_add(t, hashed, slot)
     if task.gang != NONE_:
         push(&t.gangs[task.gang].members, slot)
         touch_gang(t, task.gang)

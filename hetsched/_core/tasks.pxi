@@ -10,7 +10,7 @@ cdef void find_live(Tables* t, uint32_t node, Columns* columns, const uint8_t* a
     for at in range(columns.count):
         length = column_key(columns, at, key)
         slots[at] = hash_bytes(key, length)
-        prefetch(&t.index[home_of(<uint64_t> slots[at] << 32, t.index_size)])
+        send_for_id(t, slots[at])
     for at in range(columns.count):
         length = column_key(columns, at, key)
         task = index_find(t, key, length, slots[at])
@@ -77,7 +77,7 @@ cdef inline void send_for_key(Tables* t, const uint32_t* slot, uint32_t at, uint
         prefetch(arena_at(&t.keys, t.tasks[slot[at + AHEAD]].key))
     if at + AHEAD // 2 < count and slot[at + AHEAD // 2] < t.tasks_used and t.tasks[slot[at + AHEAD // 2]].state != FREE_:
         key = t.tasks[slot[at + AHEAD // 2]].key
-        prefetch(&t.index[home_of(<uint64_t> hash_bytes(key_bytes(t, key), key_length(t, key)) << 32, t.index_size)])
+        send_for_id(t, hash_bytes(key_bytes(t, key), key_length(t, key)))
 
 
 cdef class TaskDoors(TermDoors):
@@ -256,7 +256,7 @@ cdef class TaskDoors(TermDoors):
             for at in range(count):
                 head = chosen[2 * at] | chosen[2 * at + 1] << 8
                 if at + AHEAD < count:
-                    prefetch(&t.index[home_of(<uint64_t> read[at + AHEAD].hashed << 32, t.index_size)])
+                    send_for_id(t, read[at + AHEAD].hashed)
                 t.lane_found = lanes[head]
                 add_task(t, &blanks[head], &read[at], &out[at])
                 lanes[head] = t.lane_found
