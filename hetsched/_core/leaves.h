@@ -19,7 +19,8 @@
 #define WIDE
 #endif
 
-/* A loop that is to become vectors: the compiler unrolls short ones before it sees that, and then no longer does. */
+/* A loop that is to become vectors: the compiler unrolls short ones before it sees that, and then no longer does. Its indices are size_t, for where
+ * ints may wrap (-fwrapv, which extensions of Python are built with) the sum of two of them is no place beside the last. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define AS_VECTORS _Pragma("GCC unroll 1")
 #else
@@ -84,23 +85,23 @@ static ALWAYS_INLINE float whole_part(float value)
 }
 
 /* One block of columns: 0 where the shape does not fit, else base + score. */
-static ALWAYS_INLINE void block_bytes(const LeafColumns *columns, int from, const LeafNode *node, const LeafKind *kind, int preset, int first,
+static ALWAYS_INLINE void block_bytes(const LeafColumns *columns, size_t from, const LeafNode *node, const LeafKind *kind, int preset, int first,
                                       uint8_t *leaf)
 {
     int32_t cpu_left[LEAF_BLOCK], memory_left[LEAF_BLOCK], score[LEAF_BLOCK], byte[LEAF_BLOCK];
-    AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+    AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++) {
         cpu_left[at] = node->cpu_free - columns->cpu[from + at];
         memory_left[at] = node->mebibytes_free - columns->mebibytes[from + at] - (node->rest_free < columns->rest[from + at]);
     }
     if (preset == LEAF_PACK || preset == LEAF_SPREAD) {
         int32_t cpu[LEAF_BLOCK], memory[LEAF_BLOCK];
-        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+        AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++) {
             cpu[at] = (int32_t) ((double) (cpu_left[at] > 0 ? cpu_left[at] : 0) * node->per_cpu);
             memory[at] = (int32_t) ((double) (memory_left[at] > 0 ? memory_left[at] : 0) * node->per_mebibyte);
         }
         float sign = preset == LEAF_PACK ? -1 : 1, full = preset == LEAF_PACK ? 1000 : 0;
-        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
-            int column = from + at;
+        AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++) {
+            size_t column = from + at;
             float devices = whole_part((kind->milli - columns->milli[column] + 0.5f) * kind->per_device);
             float total = devices * columns->has_devices[column] + (float) cpu[at] * columns->has_cpu[column] + (float) memory[at] * columns->has_memory[column];
             float mean = whole_part((total + 0.5f) * columns->per_term[column]) + columns->middle[column];
@@ -110,7 +111,7 @@ static ALWAYS_INLINE void block_bytes(const LeafColumns *columns, int from, cons
             score[at] = (int32_t) (((full + sign * mean) * steps + 0.5f) * 0.001f);
         }
     } else if (preset == LEAF_BEST_FIT) {
-        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+        AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++) {
             double left = (double) cpu_left[at] / node->most_cpu * 0.5;
             left += (node->milli_all - columns->milli_all[from + at]) / node->most_milli * 0.5;
             double hundred = (1 - left) * 100;
@@ -119,12 +120,12 @@ static ALWAYS_INLINE void block_bytes(const LeafColumns *columns, int from, cons
         }
     } else
         memset(score, 0, sizeof(score));
-    AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
-        int column = from + at;
+    AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++) {
+        size_t column = from + at;
         int32_t fits = (cpu_left[at] >= 0) & (memory_left[at] >= 0) & (kind->whole >= columns->whole[column]) & (kind->top >= columns->part[column]);
         byte[at] = -fits & ((columns->kind[column] < 0 ? node->base_bare : node->base) + score[at]);
     }
-    AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+    AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++) {
         int32_t mine = (columns->kind[from + at] == kind->kind) | (first & (columns->kind[from + at] < 0));
         leaf[from + at] = mine ? (uint8_t) byte[at] : leaf[from + at];
     }
@@ -133,18 +134,18 @@ static ALWAYS_INLINE void block_bytes(const LeafColumns *columns, int from, cons
 /* Only columns of this kind, and with `first` 1 those that ask for none, are written. */
 WIDE static void leaf_bytes(const LeafColumns *columns, const LeafNode *node, const LeafKind *kind, int preset, int first, uint8_t *leaf)
 {
-    int used = columns->used;
+    size_t used = (size_t) columns->used;
     if (preset == LEAF_PACK)
-        for (int from = 0; from < used; from += LEAF_BLOCK)
+        for (size_t from = 0; from < used; from += LEAF_BLOCK)
             block_bytes(columns, from, node, kind, LEAF_PACK, first, leaf);
     else if (preset == LEAF_SPREAD)
-        for (int from = 0; from < used; from += LEAF_BLOCK)
+        for (size_t from = 0; from < used; from += LEAF_BLOCK)
             block_bytes(columns, from, node, kind, LEAF_SPREAD, first, leaf);
     else if (preset == LEAF_BEST_FIT)
-        for (int from = 0; from < used; from += LEAF_BLOCK)
+        for (size_t from = 0; from < used; from += LEAF_BLOCK)
             block_bytes(columns, from, node, kind, LEAF_BEST_FIT, first, leaf);
     else
-        for (int from = 0; from < used; from += LEAF_BLOCK)
+        for (size_t from = 0; from < used; from += LEAF_BLOCK)
             block_bytes(columns, from, node, kind, LEAF_NOTHING, first, leaf);
 }
 
@@ -294,25 +295,25 @@ WIDE static void leaf_fragments(const LeafColumns *columns, const LeafNode *node
                                 LeafOutcome *outcomes, uint64_t stamp, uint8_t *leaf)
 {
     const double per_total = 1 / (double) mix->total;
-    for (int from = 0; from < columns->used; from += LEAF_BLOCK) {
+    for (size_t from = 0; from < (size_t) columns->used; from += LEAF_BLOCK) {
         int32_t left[LEAF_BLOCK], fits[LEAF_BLOCK], byte[LEAF_BLOCK];
         double lost[LEAF_BLOCK] = {0};
         uint32_t fitting = 0;
-        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++)
+        AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++)
             fitting |= (uint32_t) (leaf[from + at] != 0) << at;
         if (fitting == 0)
             continue;
-        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+        AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++) {
             left[at] = node->cpu_free - columns->cpu[from + at];
             fits[at] = 0;
         }
         for (int step = 0; step < mix->steps; step++) {
             const int32_t cpu = mix->cpu[step], count = mix->count[step];
-            AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++)
+            AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++)
                 fits[at] += -(left[at] >= cpu) & count;
         }
         for (; fitting != 0; fitting &= fitting - 1) {
-            int at = __builtin_ctz(fitting), column = from + at;
+            size_t at = (size_t) __builtin_ctz(fitting), column = from + at;
             LeafOutcome *outcome = &outcomes[columns->outcome[column]];
             if (outcome->stamp != stamp) {
                 int32_t open = 1000, part = (int32_t) columns->part[column];
@@ -327,7 +328,7 @@ WIDE static void leaf_fragments(const LeafColumns *columns, const LeafNode *node
                 after = leaf_lost(mix, outcome, fits[at], memory_left);
             lost[at] = (double) (after - state->lost);
         }
-        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+        AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++) {
             double added_milli = ((lost[at] < 0 ? -lost[at] : lost[at]) + 0.5) * per_total;
             int32_t whole = (int32_t) (added_milli > 2560 ? 2560 : added_milli);
             int32_t added = lost[at] < 0 ? 2560 - whole : 2560 + whole;
@@ -336,7 +337,7 @@ WIDE static void leaf_fragments(const LeafColumns *columns, const LeafNode *node
             int32_t score = (127 - (added * 52429 >> 21)) * span >> 7; /* added / 40, for added below 43,690 */
             byte[at] = score < span - 1 ? score : span - 1;
         }
-        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++)
+        AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++)
             leaf[from + at] += leaf[from + at] != 0 ? (uint8_t) byte[at] : 0;
     }
 }
@@ -361,11 +362,11 @@ WIDE static void leaf_prices(const LeafColumns *columns, const LeafNode *node, c
 {
     const double offset = 1 << 20; /* steps: so that a cut is downwards */
     const double reciprocal = 1 / prices->step, reciprocal_bare = 1 / prices->step_bare;
-    for (int from = 0; from < columns->used; from += LEAF_BLOCK) {
+    for (size_t from = 0; from < (size_t) columns->used; from += LEAF_BLOCK) {
         double cpu_left[LEAF_BLOCK], mebibytes_left[LEAF_BLOCK], strands[LEAF_BLOCK];
         int32_t byte[LEAF_BLOCK];
-        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
-            int column = from + at;
+        AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++) {
+            size_t column = from + at;
             int32_t cpu = node->cpu_free - columns->cpu[column];
             int32_t mebibytes = node->mebibytes_free - columns->mebibytes[column] - (node->rest_free < columns->rest[column]);
             cpu_left[at] = (double) (cpu > 0 ? cpu : 0);
@@ -373,15 +374,15 @@ WIDE static void leaf_prices(const LeafColumns *columns, const LeafNode *node, c
             strands[at] = -prices->stranded;
         }
         for (int kind = 0; kind < prices->count; kind++)
-            AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
+            AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++) {
                 double free_milli = prices->milli[kind] - (columns->kind[from + at] == prices->kind[kind] ? (double) columns->milli[from + at] : 0);
                 double by_cpu = cpu_left[at] * prices->cpu_rate[kind], by_memory = mebibytes_left[at] * prices->memory_rate[kind];
                 by_cpu = free_milli - (double) (int32_t) (by_cpu < 1e9 ? by_cpu : 1e9);
                 by_memory = free_milli - (double) (int32_t) (by_memory < 1e9 ? by_memory : 1e9);
                 strands[at] += 5 * (by_cpu > 0 ? by_cpu : 0) + 2 * (by_memory > 0 ? by_memory : 0);
             }
-        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++) {
-            int column = from + at;
+        AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++) {
+            size_t column = from + at;
             int32_t is_bare = columns->kind[column] < 0;
             int32_t most = (int32_t) (is_bare ? node->steps_bare : node->steps);
             double gained = 0.5 - loss[column] - strands[at];
@@ -391,7 +392,7 @@ WIDE static void leaf_prices(const LeafColumns *columns, const LeafNode *node, c
             below = below < most ? below : most;
             byte[at] = -within & ((is_bare ? node->base_bare : node->base) + most - below);
         }
-        AS_VECTORS for (int at = 0; at < LEAF_BLOCK; at++)
+        AS_VECTORS for (size_t at = 0; at < LEAF_BLOCK; at++)
             leaf[from + at] = leaf[from + at] != 0 ? (uint8_t) byte[at] : 0;
     }
 }
