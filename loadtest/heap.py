@@ -10,15 +10,20 @@ import time
 from pathlib import Path
 
 
+def built(name: str, *flags: str) -> ctypes.CDLL:
+    """This C file beside us, compiled for this machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "limit.so"
+        source = Path(__file__).with_name(name)
+        subprocess.run(["cc", "-O3", *flags, "-shared", "-fPIC", "-o", library, source], check=True)
+        return ctypes.CDLL(str(library))
+
+
 class Heap:
     """`micros`: processor time an entry, filled and drained with `count` of them."""
 
     def __init__(self, count: int) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            built = Path(folder) / "heap.so"
-            source = Path(__file__).with_name("heap.c")
-            subprocess.run(["cc", "-O3", "-shared", "-fPIC", "-o", built, source], check=True)
-            self._library = ctypes.CDLL(str(built))
+        self._library = built("heap.c")
         self._count = count
         self._room = ctypes.create_string_buffer(16 * count)
 
