@@ -317,12 +317,18 @@ cdef inline bint are_together(Tables* t, uint32_t one, uint32_t other) noexcept 
 cdef int gets_room_of(Tables* t, uint32_t task, uint32_t claimer) except -1 nogil:
     """1: it waits for room, and where the claim is that is lifted now it would have some; of a gang, all that must start together would."""
     cdef uint32_t pieces[MAX_PIECES]
+    cdef uint32_t at, node = t.allocations[t.tasks[claimer].place].node, last = NONE_
     cdef Head head
+    cdef bint may_fit = t.tasks[claimer].gang != NONE_
     cdef int fits
     if t.tasks[task].gang == NONE_:
-        return gets_in(t, task, t.allocations[t.tasks[claimer].place].node, pieces) >= 0
+        return gets_in(t, task, node, pieces) >= 0
     gather_head(t, task, &head)
-    fits = can_sit(t, &head)
+    for at in range(head.members.size):      # some member needs this room; unlike a trial, that is told by one node
+        if not may_fit and t.tasks[head.members.at[at]].shape != last:
+            last = t.tasks[head.members.at[at]].shape
+            may_fit = gets_in(t, head.members.at[at], node, pieces) >= 0
+    fits = may_fit and can_sit(t, &head)
     drop_slots(&head.members)
     return fits
 

@@ -304,3 +304,19 @@ def covered(core: Core, node: int) -> bool:
             leaving[0] += 8000
             leaving[1] += 24 * GIB
     return all(beyond <= idle + gone for (_, idle, _, beyond), gone in zip(core.lent(node), leaving, strict=True))
+
+
+def test_a_head_that_has_just_claimed_is_not_asked_to_claim_again() -> None:
+    """`firm` is blocked and has `guest` stopped before `later` may start. `later` starts elsewhere, without anybody being parked meanwhile, and
+    somebody waits below: the head that goes first is then asked for anew, for the lane of the old one is empty."""
+    farm = Farm()
+    guest = farm.soft("guest", 12)
+    farm.settle()
+    small = farm.world.node(cpu=1)
+    later = farm.soft("later", 1)
+    firm = farm.firm("firm", 4)
+    farm.firm("below", 9, qos=BACKGROUND)
+    farm.world.facts()
+    farm.world.place()
+    assert farm.core.claim(firm)[2] == (guest,)  # type: ignore[index]
+    assert farm.world.where(later) == small

@@ -119,3 +119,22 @@ def test_moving_equals_breaks_no_other_law(audit: ModuleType, tmp_path: Path, se
         victim, newcomer = (levels[name.rsplit("-", 1)[0]] for name in (event["task"], event["by"]))
         assert victim != newcomer or event["reason"] == "consolidate"
     assert [law for law in broken_laws(audit, run, world) if law[0] != "victim-qos"] == []
+
+
+def slowly(world: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The same, but half of all tasks take their time to stop."""
+    chance = random.Random(seed)
+    for event in world["events"]:
+        if "submit" in event and chance.random() < 0.5:
+            event["submit"]["template"]["stop_time"] = chance.choice((1, 5, 30))
+            event["submit"]["template"]["grace"] = 30
+    return world
+
+
+@pytest.mark.parametrize("moves", ["lower", "equal", "off"])
+@pytest.mark.parametrize("seed", [1, 5, 163, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(201, 300))])
+def test_nobody_starts_only_to_be_stopped_in_the_same_instant(tmp_path: Path, seed: int, moves: str) -> None:
+    """163: a gang started when its last victim was gone, and the more urgent one that had come meanwhile had it stopped at once."""
+    run = Run(tmp_path, slowly(scenario(seed, moves), seed))
+    placed = {(event["task"], event["attempt"]): event["t"] for event in run.of("placed")}
+    assert [event for event in run.of("preempted") if placed[event["task"], event["attempt"]] == event["t"]] == []
