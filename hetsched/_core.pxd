@@ -392,6 +392,7 @@ cdef struct PriceRecord:
     int16_t value[1001]        # by free share, milli of a device
     int16_t premium[64]        # by model: how much it is wanted by name, thousandths
     int16_t apart[65]          # by wholly free devices of a node: thousandths that its free capacity is worth less; never rises
+    int16_t wide[65]           # by devices of a node, free or not: thousandths that its free capacity is worth more; never falls
     int64_t cpu_rate           # milli of a device that go with a millicore, x 2^20
     int64_t memory_rate        # milli of a device that go with a MiB, x 2^20
 
@@ -594,7 +595,7 @@ cdef struct Tables:
     uint16_t scarce            # a bit a kind of which little is free. Derived, but for what lies between the two marks. Owner: patience
     uint64_t asked             # derived: device tasks accepted, those before a load by popularity
     uint64_t left              # derived: device tasks that gave back what they held, those before a load as far as it can be told
-    uint8_t has_apart          # derived: some kind's `apart` is not all 0
+    uint8_t has_apart          # derived: some kind's `apart` or `wide` is not all 0
     FgdTables* fgd             # derived: NULL before the preset is fgd; see published
     int64_t mix_since          # device tasks accepted since
     int64_t mix_every          # after how many it is taken again

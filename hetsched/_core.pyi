@@ -54,7 +54,7 @@ TERM_NAMES: Final[
 ]  # of the weights of set_shape_scores, in order: told, preset, fragment, pack, spread, load
 PRICE_PART_NAMES: Final[
     tuple[str, ...]
-]  # of what a placement costs under POLICY_PRICE: devices, premium, apart, cpu, memory
+]  # of what a placement costs under POLICY_PRICE: devices, premium, apart, cpu, memory, wide
 POLICY_PRICE: Final[int]
 POLICY_RANDOM: Final[int]  # this one and the following as published (_core/published.pxi)
 POLICY_BEST_FIT: Final[int]
@@ -415,10 +415,12 @@ class Core:
         cpu_rate: int,
         memory_rate: int,
         apart: Sequence[int] = (),
+        wide: Sequence[int] = (),
     ) -> None:
         """What free devices of the kind are worth to POLICY_PRICE. `values`: milli by free milli, 0..1000; `premiums`: thousandths by model;
         rates: milli of a device that go with a millicore and with a MiB, times 2^20; `apart`: thousandths that what is free on a node is
-        worth less, by its wholly free devices, never rising, 0 beyond its end. Not part of dump and digest."""
+        worth less, by its wholly free devices, never rising, 0 beyond its end; `wide`: and worth more, by its devices, free or not, never
+        falling. Not part of dump and digest."""
 
     # ------------------------------------------------------------------ questions (change nothing)
     def task(self, task: int) -> TaskRow: ...

@@ -20,6 +20,7 @@ from hetsched.sim.engine import Engine
 from hetsched.sim.read_trace import read_nodes, read_pods
 from hetsched.sim.weighted import spread
 from loadtest.replay.curves import draw_curves
+from loadtest.replay.idle import Idle
 from loadtest.replay.measure import Measure, bound, by_class, size_of
 from loadtest.replay.world import KNOWLEDGE, Drawn, cluster, draw, offered, read_jobs, world
 
@@ -36,16 +37,22 @@ TOLD = ("wait", "allocated", "used", "evictions", "lost_device_hours", "cpu_s")
 HOURS = ("mean", "p50", "p99", "max")
 
 
-def replay(drawn: Sequence[Drawn], nodes: tuple[NodeSpec, ...], sets: Sequence[str], seed: int) -> dict[str, Any]:
-    """One run under the keys `sets`. Waits in seconds; `allocated`, `used` (what was asked of it) from 0 to 1 until the last submission."""
+def replay(
+    drawn: Sequence[Drawn], nodes: tuple[NodeSpec, ...], sets: Sequence[str], seed: int, *, asks_why: bool = False
+) -> dict[str, Any]:
+    """One run under the keys `sets`. Waits in seconds; `allocated`, `used` (what was asked of it) from 0 to 1 until the last submission.
+    `asks_why`: with `idle`, the parts of all device hours, by `loadtest/replay/idle.py`."""
     measure = Measure()
     config = from_mapping({"limits": {"retention_tasks": 1000}}, sets=sets)
-    engine = Engine(world(config, nodes, drawn, seed), (measure,))
+    idle = Idle(nodes, round(last_submission_s(drawn) * 1e9), lambda: reserved_nodes(engine))
+    engine = Engine(world(config, nodes, drawn, seed), (measure, idle) if asks_why else (measure,))
     began = time.process_time()
     engine.run()
     devices = sum(len(node.devices) for node in nodes)
     given, used, lengths = measure.hours(last_submission_s(drawn))
+    whole = sum(idle.hours.values()) or 1.0
     return {
+        **({"idle": {kind: hours / whole for kind, hours in idle.hours.items()}} if asks_why else {}),
         "wait": spread(list(measure.waits_s.values())),
         "waiting": len(drawn) - len(measure.waits_s),
         "allocated": float(given @ lengths / lengths.sum() / devices),
@@ -60,6 +67,15 @@ def replay(drawn: Sequence[Drawn], nodes: tuple[NodeSpec, ...], sets: Sequence[s
         "cpu_s": time.process_time() - began,
         "hours": [round(float(devices_used), 2) for devices_used in used],
     }
+
+
+def reserved_nodes(engine: Engine) -> list[str]:
+    """Their names."""
+    kept = engine.scheduler.core.reservation()
+    slots = {node for _, node in kept[2]} if kept else set()
+    return (
+        [node.name for node in engine.scheduler.books.cluster.by_name.values() if node.slot in slots] if slots else []
+    )
 
 
 def last_submission_s(drawn: Sequence[Drawn]) -> float:
@@ -83,7 +99,7 @@ def compared(given: argparse.Namespace) -> dict[str, Any]:
     }
     for name, sets in (("ours", given.set), ("plain", BASELINE)):
         if name in given.only.split(","):
-            out[name] = replay(drawn, nodes, sets, given.seed)
+            out[name] = replay(drawn, nodes, sets, given.seed, asks_why=given.idle)
     return out
 
 
@@ -92,6 +108,10 @@ def in_words(out: dict[str, Any]) -> None:
     for name in ("ours", "plain"):
         if name in out:
             print(f"{name}:", {key: out[name][key] for key in TOLD})
+            if "idle" in out[name]:
+                print(
+                    "  device hours, percent:", {kind: round(100 * part, 1) for kind, part in out[name]["idle"].items()}
+                )
             for kind, classes in out[name]["classes"].items():
                 for which, told in sorted(classes.items()):
                     hours = "".join(f"{(told[key] or 0) / 3600:10.2f}" for key in HOURS)
@@ -106,6 +126,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="job of the trace to begin with")
     parser.add_argument("--count", type=int, help="how many of them")
     parser.add_argument("--parts", action="store_true", help="shares of devices and qos as the pods have them")
+    parser.add_argument(
+        "--idle", action="store_true", help="tell why devices are idle (for whole devices: not with --parts)"
+    )
     parser.add_argument("--knows", choices=KNOWLEDGE, default="learned", help="of run times")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="a.b=c", help="a key for ours")
@@ -116,7 +139,10 @@ def options() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    given = options().parse_args()
+    parser = options()
+    given = parser.parse_args()
+    if given.idle and given.parts:
+        parser.error("--idle looks at whole devices, so not with --parts")
     out = compared(given)
     in_words(out)
     if given.json:

@@ -4,11 +4,12 @@
 #
 #   P = sum over devices of v(free) + free x premium(model) / 2000
 #       - free of each kind x apart(wholly free devices of the kind) / 1000
+#       + free of each kind x wide(devices of the kind, free or not) / 1000
 #       - 1/2 x sum over kinds of max(0, free of the kind - free cpu x cpu_rate)
 #       - 1/5 x sum over kinds of max(0, free of the kind - free memory x memory_rate)
 #
 # all in milli of a device. A placement costs what P loses; the best one gains most (loses least), in steps of 20 milli: finer steps lose
-# allocation, for then noise decides and not the order of the nodes. v, premiums, apart and rates come from what is asked (set_prices; computed
+# allocation, for then noise decides and not the order of the nodes. v, premiums, apart, wide and rates come from what is asked (set_prices; computed
 # in hetsched/policy/price.py, which names the sources). Inside a node the device is chosen by the exact loss.
 #
 # With a strand limit, a task without devices does not fit where its CPU and memory would strand more than that.
@@ -84,6 +85,16 @@ cdef int64_t apart_loss(Tables* t, DeviceRecord* devices, uint32_t* pieces, int 
     return loss // 100
 
 
+cdef inline int64_t wide_loss(Tables* t, DeviceRecord* devices, uint32_t* pieces, int count, NodeView* view) noexcept nogil:
+    """Tenths of a milli that it costs to take them of a node with so many devices."""
+    cdef int64_t loss = 0
+    cdef int at, kind
+    for at in range(count):
+        kind = devices[pieces[at] & 0xFF].kind
+        loss += <int64_t> (pieces[at] >> 8) * t.prices[kind].wide[min(view.devices[kind], 64)]
+    return loss // 100
+
+
 cdef int pieces_loss(Tables* t, DeviceRecord* devices, uint32_t* pieces, int count, NodeView* view) noexcept nogil:
     cdef int at, loss = 0
     cdef DeviceRecord* device
@@ -91,7 +102,7 @@ cdef int pieces_loss(Tables* t, DeviceRecord* devices, uint32_t* pieces, int cou
         device = &devices[pieces[at] & 0xFF]
         loss += piece_loss(&t.prices[device.kind], device, pieces[at] >> 8)
     if t.has_apart:
-        loss += <int> apart_loss(t, devices, pieces, count, view)
+        loss += <int> (apart_loss(t, devices, pieces, count, view) + wide_loss(t, devices, pieces, count, view))
     return loss
 
 
@@ -151,12 +162,15 @@ cdef inline int64_t step_of_price(int span) noexcept nogil:
 
 cdef int64_t price_top(Tables* t, ShapeRecord* shape, int64_t step) noexcept nogil:
     """Steps that a placement gains at best: its whole devices are worth what they are, its parts may lie in room that nobody else could use,
-    what was stranded may be used, and what stands apart may be filled."""
+    what was stranded may be used, what stands apart may be filled, and no node is wider than they need."""
     cdef int64_t top = 0
-    cdef int ask
+    cdef PriceRecord* price
+    cdef int ask, whole
     for ask in range(shape.ask_count):
+        price = &t.prices[shape.asks[ask].kind]
+        whole = min(<int> shape.asks[ask].whole, 64)
         top -= 10000 * <int64_t> shape.asks[ask].whole
-        top += ask_milli(&shape.asks[ask]) * t.prices[shape.asks[ask].kind].apart[min(<int> shape.asks[ask].whole, 64)] // 100
+        top += ask_milli(&shape.asks[ask]) * (price.apart[whole] - price.wide[max(whole, 1)]) // 100
     return steps_down(top + min(7 * shape.device_milli, <int64_t> 20000), step)
 
 

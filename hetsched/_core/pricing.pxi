@@ -82,7 +82,7 @@ cdef class PricingDoors(RunDoors):
             count_supply(&self.t, &milli[0][0])
         return {(kind, model if model < 64 else -1): milli[kind][model] for kind in range(16) for model in range(65) if milli[kind][model] > 0}
 
-    def set_prices(self, int kind, values, premiums, int64_t cpu_rate, int64_t memory_rate, apart=()):
+    def set_prices(self, int kind, values, premiums, int64_t cpu_rate, int64_t memory_rate, apart=(), wide=()):
         cdef PriceRecord* price
         cdef int16_t worth[1001]
         cdef int at
@@ -90,9 +90,11 @@ cdef class PricingDoors(RunDoors):
             raise ValueError(f"kind {kind} is not 0..15")
         premiums = dict(premiums)
         read_values(tuple(values), worth)
-        apart = list(apart)
+        apart, wide = list(apart), list(wide)
         if len(apart) > 65 or any([not 0 <= amount <= MOST_APART for amount in apart]) or apart != sorted(apart, reverse=True):
             raise ValueError(f"apart is at most 65 numbers 0..{MOST_APART} that never rise")
+        if len(wide) > 65 or any([not 0 <= amount <= MOST_APART for amount in wide]) or wide != sorted(wide):
+            raise ValueError(f"wide is at most 65 numbers 0..{MOST_APART} that never fall")
         if any(not 0 <= model < 64 or not 0 <= premium <= 1000 for model, premium in premiums.items()):
             raise ValueError("a premium is 0..1000 thousandths, of a model 0..63")
         if not 0 <= cpu_rate <= MOST_AMOUNT or not 0 <= memory_rate <= MOST_AMOUNT:
@@ -106,7 +108,9 @@ cdef class PricingDoors(RunDoors):
         memset(price.apart, 0, sizeof(price.apart))
         for at in range(len(apart)):
             price.apart[at] = apart[at]
-        self.t.has_apart = any([self.t.prices[at].apart[0] > 0 for at in range(16)])
+        for at in range(65):  # beyond its end as at its end
+            price.wide[at] = wide[min(at, <int> len(wide) - 1)] if wide else 0
+        self.t.has_apart = any([self.t.prices[at].apart[0] > 0 or self.t.prices[at].wide[64] > 0 for at in range(16)])
         if self.t.policy == POLICY_PRICE_:
             self.t.all_dirty = True
             self.t.columns_moved = True

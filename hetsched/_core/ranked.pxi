@@ -4,7 +4,7 @@
 # leaf of a tree is computed, nothing that a decision could see changes.
 
 cdef enum:
-    PRICE_PARTS = 5            # devices, premium, apart, cpu, memory
+    PRICE_PARTS = 6            # devices, premium, apart, cpu, memory, wide
 
 
 cdef void price_parts(Tables* t, uint32_t slot, ShapeRecord* shape, uint32_t* pieces, int count, NodeView* view, int64_t* parts) noexcept nogil:
@@ -24,6 +24,7 @@ cdef void price_parts(Tables* t, uint32_t slot, ShapeRecord* shape, uint32_t* pi
         parts[1] += of_model
     if t.has_apart:
         parts[2] = apart_loss(t, devices, pieces, count, view)
+        parts[5] = wide_loss(t, devices, pieces, count, view)
     stranded_by(t, view, NULL, node.cpu_free, node.memory_free, before)
     stranded_by(t, view, shape, node.cpu_free - shape.cpu_milli, node.memory_free - shape.memory_bytes, after)
     parts[3], parts[4] = after[0] - before[0], after[1] - before[1]

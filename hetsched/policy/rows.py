@@ -18,6 +18,7 @@ PRICE_PARTS: dict[str, str] = {
     "apart": "fewer whole devices stay together on the node (below 0: what stays had been broken into anyway)",
     "cpu": "a half of the devices that are left without their usual cores (below 0: it takes devices that were)",
     "memory": "a fifth of the devices that are left without their usual memory (below 0: it takes devices that were)",
+    "wide": "nodes with as many devices are what tasks need that ask for several",
 }
 """What a part of the price says, in thousandths of a device."""
 

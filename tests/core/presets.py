@@ -155,6 +155,7 @@ class Priced:
     cpu_rate: int
     memory_rate: int
     apart: tuple[int, ...] = ()
+    wide: tuple[int, ...] = ()
 
     def worth(self, place: Place) -> Fraction:
         premium = Fraction(self.premiums.get(place.model, 0), 1000)
@@ -167,7 +168,9 @@ class Priced:
     def gained(self, place: Place, ask: Ask, devices: tuple[int, ...]) -> Fraction:
         after = place.after(ask, devices)
         apart_tenths = (self.apart_of(after) - self.apart_of(place)) // 100
-        return self.worth(after) - self.worth(place) - Fraction(apart_tenths, 10)
+        taken = sum(place.shares) - sum(after.shares)
+        wide_tenths = taken * self.wide[min(len(place.shares), len(self.wide) - 1)] // 100 if self.wide else 0
+        return self.worth(after) - self.worth(place) - Fraction(apart_tenths + wide_tenths, 10)
 
     def apart_of(self, place: Place) -> int:
         """What its free capacity is worth less for want of whole devices beside it, thousandths of a milli."""

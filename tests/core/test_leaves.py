@@ -68,7 +68,8 @@ def prices(core: Core, kind: int, chance: random.Random) -> None:
     values = sorted(chance.choices(range(1001), k=1000))
     apart = sorted(chance.choices(range(4001), k=chance.randint(0, 65)), reverse=True)
     rates = [chance.choice((0, 1, 100, 95_000, 1 << 20, 1 << 30)) for _ in range(2)]
-    core.set_prices(kind, [0, *values], [(chance.randrange(3), chance.randrange(1001))], *rates, apart)
+    wide = sorted(chance.choices(range(4001), k=chance.choice((0, 1, 9, 65))))
+    core.set_prices(kind, [0, *values], [(chance.randrange(3), chance.randrange(1001))], *rates, apart, wide)
 
 
 def priced(chance: random.Random) -> Core:

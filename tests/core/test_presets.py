@@ -112,9 +112,10 @@ def test_price_loses_least_worth(seed: int) -> None:
     race = Race(_core.POLICY_PRICE, seed)
     values = sorted(race.random.choices(range(0, 1001, 50), k=1000))
     apart = tuple(sorted(race.random.choices(range(200), k=seed % 4 * 2), reverse=True))
-    priced = Priced([0, *values], {0: 0, 1: race.random.randint(0, 400)}, 95_000, 30_000, apart)
+    wide = tuple(sorted(race.random.choices(range(200), k=seed % 3 * 3)))
+    priced = Priced([0, *values], {0: 0, 1: race.random.randint(0, 400)}, 95_000, 30_000, apart, wide)
     rates = priced.cpu_rate, priced.memory_rate
-    race.world.do("set_prices", GPU, priced.values, list(priced.premiums.items()), *rates, priced.apart)
+    race.world.do("set_prices", GPU, priced.values, list(priced.premiums.items()), *rates, priced.apart, priced.wide)
     assert race.run(priced.choose) > 20
 
 

@@ -29,6 +29,10 @@ PLAIN = list(range(1001))
         ("never rise", (GPU, PLAIN, {}, 0, 0, [4001])),
         ("never rise", (GPU, PLAIN, {}, 0, 0, [-1])),
         ("never rise", (GPU, PLAIN, {}, 0, 0, [1] * 66)),
+        ("wide", (GPU, PLAIN, {}, 0, 0, [], [2, 1])),
+        ("wide", (GPU, PLAIN, {}, 0, 0, [], [4001])),
+        ("wide", (GPU, PLAIN, {}, 0, 0, [], [-1, 0])),
+        ("wide", (GPU, PLAIN, {}, 0, 0, [], [1] * 66)),
         ("rate", (GPU, PLAIN, {}, 0, (1 << 30) + 1)),
     ],
 )

@@ -74,6 +74,13 @@ def test_what_stands_apart_is_worth_less_to_who_asks_for_several() -> None:
     assert price(demand[:1], {})[GPU].apart == (0,)
 
 
+def test_a_node_is_worth_more_that_has_as_many_devices_as_tasks_ask_for_together() -> None:
+    demand = [(6, 1, 1, (whole(),)), (3, 1, 1, (whole(count=2),)), (1, 1, 1, (whole(count=4),))]
+    assert price(demand, {})[GPU].wide == tuple(APART * 1000 * sixteenths // 16 for sixteenths in (0, 0, 6, 6, 10))
+    assert price(demand[:1], {})[GPU].wide == ()
+    assert price([(1, 1, 1, (part(500),))], {})[GPU].wide == ()
+
+
 class Watched(Core):
     """Counts how often it is told a price, and remembers the last one."""
 
@@ -130,6 +137,7 @@ class Town:
         of = known.prices[GPU]
         values = of.loose if known.season is Season.LOOSE else of.values
         assert (self.core.last[1], bool(self.core.last[5])) == (values, known.season is not Season.FILLING)
+        assert self.core.last[6] == (of.wide if known.season is Season.WAITING else ())
         return known.season
 
 

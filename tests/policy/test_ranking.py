@@ -143,6 +143,7 @@ def test_explain_of_a_price_adds_up_to_what_nodes_are_compared_by() -> None:
         "apart": 0,
         "cpu": half_of_three_instead_of_two,
         "memory": 0,
+        "wide": 0,
     }
     assert row["loses"] == sum(parts.values())
 
