@@ -55,7 +55,7 @@ cdef int replay_task(Tables* t, const uint8_t* at, const char** why) except -1 n
     cdef int code = at[0]
     cdef uint32_t task = get32(at + 1)
     cdef uint32_t pieces[256]
-    cdef uint32_t claim
+    cdef uint32_t claim = NONE_
     cdef const uint8_t* victims
     why[0] = NULL
     if task >= t.tasks_used or t.tasks[task].state == FREE_:
@@ -118,4 +118,5 @@ cdef int replay_task(Tables* t, const uint8_t* at, const char** why) except -1 n
         why[0] = refuse_forgotten(t, task)
         if why[0] == NULL:
             apply_forgotten(t, task)
+    t.ripe |= claim != NONE_   # settled by a fact to come, or by whoever goes on from here
     return 0
