@@ -122,11 +122,12 @@ class Auditor:
             raise Violation("I7", f"{task} was told at {before} and is now told as {state}, attempt {attempt}")
         self.seen[reader, task] = told
 
-    def told_unknown(self, reader: str, task: str, epoch: int, now_s: float) -> None:
-        """By the leader of that epoch, to somebody who has heard of no later one (or he would not listen). A leader that does not know yet that
-        it was deposed may say so of what its successor acknowledged, for the rest of its lease."""
+    def told_unknown(self, reader: str, task: str, epoch: int, asked_s: float, now_s: float) -> None:
+        """By the leader of that epoch, to somebody who asked then and has heard of no later one (or he would not listen). A leader that does
+        not know yet that it was deposed may say so of what its successor acknowledged, for the rest of its lease; and anybody of what was
+        acknowledged after the question, for answers may be late."""
         by, at_s = self._acknowledged_by.get(task, (epoch + 1, now_s))
-        if epoch >= by:
+        if at_s <= asked_s and epoch >= by:
             raise Violation("I1", f"{task} was acknowledged and is not known any more")
         if now_s - at_s > self._stale_s:
             raise Violation(

@@ -180,13 +180,14 @@ class Client:
 
     async def _look(self, task: str) -> str:
         """Its state; "" where nobody tells."""
+        asked_s = self.world.loop.true_s
         try:
             answer = await self._ask("get", task)
         except Lost:
             return ""
         if answer[0] == "problem":
             if answer[1] == 404:
-                self.world.audit.told_unknown(self.name, task, self._epoch, self.world.loop.true_s)
+                self.world.audit.told_unknown(self.name, task, self._epoch, asked_s, self.world.loop.true_s)
             return ""
         _, state, attempts = answer
         self.world.audit.told_state(self.name, task, state, attempts)

@@ -49,11 +49,20 @@ def test_only_a_leader_that_cannot_know_better_may_not_know_a_task() -> None:
     """Found by calm seed 10127: one who had heard of no successor asked a leader that was deposed two seconds before, and got a 404."""
     audit = Auditor(CALM, lease_s=24.0)
     audit.told_accepted("t", "{}", epoch=12, now_s=100.0)
-    audit.told_unknown("r", "t", epoch=11, now_s=102.0)
-    audit.told_unknown("r", "of nobody", epoch=12, now_s=102.0)
-    for epoch, now_s in ((12, 100.0), (13, 102.0), (11, 140.0)):
+    audit.told_unknown("r", "t", epoch=11, asked_s=101.0, now_s=102.0)
+    audit.told_unknown("r", "of nobody", epoch=12, asked_s=101.0, now_s=102.0)
+    for epoch, now_s in ((12, 101.0), (13, 102.0), (11, 140.0)):
         with pytest.raises(Violation, match="I1"):
-            audit.told_unknown("r", "t", epoch, now_s)
+            audit.told_unknown("r", "t", epoch, now_s - 1.0, now_s)
+
+
+def test_an_answer_may_be_as_old_as_its_question() -> None:
+    """Found by calm seed 31006: a slow network brought a 404 after the task had been accepted; it had been asked for before."""
+    audit = Auditor(CALM, lease_s=24.0)
+    audit.told_accepted("t", "{}", epoch=12, now_s=100.0)
+    audit.told_unknown("r", "t", epoch=12, asked_s=99.0, now_s=101.0)
+    with pytest.raises(Violation, match="I1"):
+        audit.told_unknown("r", "t", epoch=12, asked_s=100.0, now_s=101.0)
 
 
 def test_what_was_killed_is_a_mutant() -> None:
