@@ -33,7 +33,7 @@ from hetsched.daemon.links import Links
 from hetsched.daemon.silence import Silences
 from hetsched.daemon.turns import TurnLoop
 from hetsched.errors import StoreLost
-from hetsched.scheduler.clients import Clients
+from hetsched.scheduler.cancels import Cancels
 from hetsched.scheduler.cluster import Cluster
 from hetsched.scheduler.due import Due
 from hetsched.scheduler.follow import Follow
@@ -251,9 +251,9 @@ def missing_attempts_are_forgotten(put: Put) -> None:
 @mutant
 def cancelled_at_once(put: Put) -> None:
     """The end of a cancelled task is not waited for."""
-    on_cancel = Clients.on_cancel
+    on_cancel = Cancels.on_cancel
 
-    def hasty(self: Clients, asked: Any) -> None:
+    def hasty(self: Cancels, asked: Any) -> None:
         on_cancel(self, asked)
         self.world.drain()  # the order to stop is given; what it leads to is not awaited
         for ident in asked.ids:
@@ -261,7 +261,7 @@ def cancelled_at_once(put: Put) -> None:
             if task != NONE and self.world.core.task(task).state == STOPPING:
                 outcomes_module.stopped(self.world, task, False, "", None)
 
-    put(Clients, "on_cancel", hasty)
+    put(Cancels, "on_cancel", hasty)
 
 
 @mutant
