@@ -250,6 +250,7 @@ cdef struct TemplateRecord:
     int64_t expected_ns        # run time that few exceed, 0 = unknown
     int64_t typical_ns         # run time that half of them exceed, 0 = as expected_ns
     int64_t efficiency_milli   # historical, -1 = unknown
+    int64_t grace_ns           # how long they may take to stop, 0 = unknown
 
 
 cdef struct EndRecord:
@@ -627,10 +628,10 @@ cdef struct Tables:
     Slots parked_tasks         # derived: gang members that did not fit, until `frees` moves
     uint64_t parked_frees      # `frees` when parked_tasks was last let go
     uint8_t parked_behind      # one of them was, while nodes were closed for the reservation: they are let go before the next decision
-    Slots claimers             # derived: who claims, in no order. Owner: elsewhere
-    Slots switchers            # inside decide: those of the level who would fit now without their claims. Owner: elsewhere
-    uint8_t ripe               # some claims may wait for nobody any more, and are to be settled. Owner: elsewhere, facts
-    uint8_t switched           # inside decide: one of them did, and the decision begins anew
+    Slots claimers             # derived: who claims, in no order. Owner: claimers
+    uint8_t ripe               # some claims may wait for no victim any more, and are to be settled. Owner: claimers, facts
+    Slots begun                # who started by a claim at `begun_ns`. Owner: claimers
+    int64_t begun_ns
     Slots stale_gangs          # derived
     Slots wounded              # derived: gangs that may have lost members, by slot
     int64_t repair_ns          # how long room is kept for them, 0 = not at all. Not dumped: it is told

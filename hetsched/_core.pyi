@@ -312,7 +312,9 @@ class Core:
         said so, and is not asked again."""
     def states(self, slots: bytes) -> bytes:
         """State of each of these slots (uint32 each), a byte a slot."""
-    def set_template(self, template: int, *, expected_ns: int, typical_ns: int = 0, efficiency_milli: int = -1) -> None:
+    def set_template(
+        self, template: int, *, expected_ns: int, typical_ns: int = 0, efficiency_milli: int = -1, grace_ns: int = 0
+    ) -> None:
         """Expected run time of the tasks that name this template, 0 = unknown, and their historical efficiency, -1 = unknown. No fact: follows from the words that made the template."""
     def find(self, key: bytes) -> int:
         """Slot of the task with this key, or NONE."""
@@ -361,10 +363,12 @@ class Core:
         `lane`: what the placements say; by default LANE_IMMEDIATE for critical, else LANE_BATCH. `most`: placements after which it stops (a gang is
         not cut); the next call goes on from there.
         A gang claims a seat for each member that must start (F_CLAIMED each, some without victims); all are placed with the last victim's end.
-        Who claims and finds room before that, in its place in the order, gives the claim up and starts (F_UNCLAIMED, then F_PLACED)."""
+        While a single task claims nobody of its queue and shape that goes after it is placed; who of them finds no room may claim."""
+    def claim_before(self, task: int) -> int | None:
+        """One that claims, asks for the same in the same queue and starts first, so that this task does not start before it. None: there is none."""
     def settle(self) -> bool:
-        """fact(s). Claims whose last victim's end was heard while others might go before them become placements (F_PLACED), or are given up for
-        those (F_UNCLAIMED), whom the next `decide` lets start. To be called once all of an instant is heard; `decide` does it first. False: there was none."""
+        """fact(s). Claims whose last victim ended while an earlier one claimed the same become placements (F_PLACED) if that has started or is
+        gone. To be called before each decision; `decide` does it first. False: there was none."""
     def has_more(self) -> bool:
         """The last call of `decide` stopped at `most`."""
     def next_ns(self) -> int | None:
@@ -376,8 +380,6 @@ class Core:
         Changes neither who goes first nor what fits. Not dumped: tell it again after a load. No fact."""
     def waiting(self, levels: int) -> int:
         """Tasks QUEUED in lanes of these levels (claiming ones not counted)."""
-    def claiming(self, levels: int) -> int:
-        """Tasks of these levels that claim: `decide` may start them elsewhere."""
 
     # ------------------------------------------------------------------ prices (no facts; policy/price.py)
     @property

@@ -10,7 +10,7 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   score, leaves, rank                        where it goes best
   gang, gang_wish, repair, damping, reclaim,
   overcommit, lift, consolidate, victims     what could be done about it
-  reserve, gang_victims, elsewhere, decide   what is done about it
+  reserve, gang_victims, claimers, decide   what is done about it
   allocate, story, apply, facts, run         what it does to the tables, what is kept and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
   check, check_derived                       what must hold
@@ -151,7 +151,7 @@ include "_core/lift.pxi"
 include "_core/consolidate.pxi"
 include "_core/victims.pxi"
 include "_core/give_back.pxi"
-include "_core/elsewhere.pxi"
+include "_core/claimers.pxi"
 include "_core/weighted.pxi"
 include "_core/reserve.pxi"
 include "_core/gang_victims.pxi"

@@ -6,10 +6,10 @@
 
 cdef int64_t decide_levels(Tables* t, int levels, bint preempt, int lane) except -1 nogil:
     """Where some wait by choice again until nothing is placed: who takes the last device of a node lets those in who would have stranded it,
-    and who takes a part of a device those who fill it. Again, too, where a claim was given up, for what it held is anybody's."""
+    and who takes a part of a device those who fill it."""
     cdef int64_t placed = decide_once(t, levels, preempt, lane)
     cdef int64_t more = placed
-    while (t.switched or (more > 0 and (t.strand_limit > 0 or t.scarce != 0))) and t.room >= 0:
+    while (t.strand_limit > 0 or t.scarce != 0) and more > 0 and t.room >= 0:
         more = decide_once(t, levels, preempt, lane)
         placed += more
     return placed
@@ -27,7 +27,7 @@ cdef int64_t decide_once(Tables* t, int levels, bint preempt, int lane) except -
     unpark(t, levels)
     stall_those_due(t)
     keep_rooms_above(t, levels)
-    t.halted = t.switched = False
+    t.halted = False
     for qos in range(LEVELS):
         if (levels >> qos) & 1 and not t.halted:
             code = <uint8_t> lane if lane >= 0 else LANE_IMMEDIATE_ if qos == 0 else LANE_BATCH_
@@ -126,7 +126,7 @@ cdef bint has_untried_behind(Tables* t, uint32_t head, int qos) noexcept nogil:
 cdef bint may_try(Tables* t, LaneRecord* lane) noexcept nogil:
     """Without nodes nobody; a shape parked before it got a column may, and gets one when its head is tried."""
     cdef ShapeRecord* shape = &t.shapes[lane.shape]
-    if t.nodes_used == 0:
+    if t.nodes_used == 0 or is_behind_claim(t, lane_head(t, lane)):
         return False
     cdef int64_t until_ns = waits_until(t, lane)
     if until_ns > 0:
@@ -139,19 +139,14 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
     """Until nothing at this level may be tried any more. From the turn of the first blocked head on, what it needs is kept for it."""
     cdef int64_t placed = 0, more
     cdef uint64_t parks = 0, claimed_parks = 0
-    cdef uint32_t lane, first, switcher, head = NONE_
+    cdef uint32_t lane, head = NONE_
     begin_level(t, qos)
-    gather_switchers(t, qos)
     while True:
         next_lane(t, qos, &lane)
-        first = lane_head(t, &t.lanes[lane]) if lane != NONE_ else <uint32_t> NONE_
-        switcher = first_switcher(t, first) if t.switchers.size > 0 else <uint32_t> NONE_
-        if switcher != NONE_:
-            first = switcher
         if not t.seats_closed and parks != t.parks:
             parks = t.parks
             head = blocked_head(t, qos)
-        if not t.seats_closed and head != NONE_ and is_behind(t, first, head, qos):
+        if not t.seats_closed and head != NONE_ and is_behind(t, lane, head, qos):
             if preempt and claims_first(t, head, qos, code):
                 parks = 0
             elif t.strict:
@@ -165,28 +160,23 @@ cdef int64_t place_level(Tables* t, int qos, uint8_t code, bint preempt) except 
             else:
                 head = blocked_head(t, qos)
             continue
-        if first == NONE_:
+        if lane == NONE_:
             return placed
         if t.room <= 0:
             t.room, t.halted = -1, True
             return placed
-        if preempt and claimed_parks != t.parks and may_be_stopped_at_once(t, first):
+        if preempt and claimed_parks != t.parks and may_be_stopped_at_once(t, lane_head(t, &t.lanes[lane])):
             claimed_parks = t.parks
             if claim_level(t, qos, code, True):
                 parks = 0      # the head may be one of those who claim now
                 continue
-        if switcher != NONE_:
-            more = switch_over(t, switcher, code)
-            t.halted = t.switched
-        elif t.lanes[lane].shape == NONE_:
-            more = try_gang_in_turn(t, first, code)
+        if t.lanes[lane].shape == NONE_:
+            more = try_gang_in_turn(t, lane_head(t, &t.lanes[lane]), code)
             settle_gangs(t)
         else:
             more = place_head(t, lane, code)
         placed += more
         t.room -= more
-        if t.switched:
-            return placed
         if more > 0 and comes_late(t):
             parks = 0          # by other shares another of those who are blocked may go first
 
@@ -243,11 +233,11 @@ cdef int claims_first(Tables* t, uint32_t head, int qos, uint8_t code) except -1
     return 0
 
 
-cdef bint is_behind(Tables* t, uint32_t task, uint32_t head, int qos) noexcept nogil:
-    """The blocked head goes before this task; or, where nobody is left to try at the level, before those who wait below it."""
+cdef bint is_behind(Tables* t, uint32_t lane, uint32_t head, int qos) noexcept nogil:
+    """The blocked head goes before this lane; or, where nothing is left to try at the level, before those who wait below it."""
     cdef int below
-    if task != NONE_:
-        return is_sooner(t, head, task)
+    if lane != NONE_:
+        return is_sooner(t, head, lane_head(t, &t.lanes[lane]))
     for below in range(qos + 1, LEVELS):
         if t.waiting[below] > 0:
             return True
@@ -256,6 +246,10 @@ cdef bint is_behind(Tables* t, uint32_t task, uint32_t head, int qos) noexcept n
 
 cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
     """The head of this lane, or the lane is parked."""
+    cdef uint32_t pieces[MAX_PIECES]
+    cdef uint32_t node
+    cdef int worst, count
+    cdef ShapeRecord* shape = &t.shapes[t.lanes[lane].shape]
     if t.nodes_used == 0:
         return park_lane(t, lane)
     want_column(t, t.lanes[lane].shape)
@@ -264,26 +258,17 @@ cdef int64_t place_head(Tables* t, uint32_t lane, uint8_t code) except -1 nogil:
         if t.seats_closed and backfill(t, lane, code):
             return 1
         return park_lane(t, lane)
-    t.lane_found = lane
-    return place_at_best(t, lane_head(t, &t.lanes[lane]), code)
-
-
-cdef int64_t place_at_best(Tables* t, uint32_t task, uint8_t code) except -1 nogil:
-    """On the node that it is wished to, or the best one. Its shape is not blocked."""
-    cdef uint32_t pieces[MAX_PIECES]
-    cdef uint32_t node
-    cdef int worst, count
-    cdef ShapeRecord* shape = &t.shapes[t.tasks[task].shape]
     if t.policy == POLICY_RANDOM_:
-        node = random_node(t, shape, t.tasks[task].sequence ^ (t.changes + RANDOM_STREAM) << 32)
+        node = random_node(t, shape, t.tasks[lane_head(t, &t.lanes[lane])].sequence ^ (t.changes + RANDOM_STREAM) << 32)
     else:
-        node = wished_node(t, task, shape)
+        node = wished_node(t, lane_head(t, &t.lanes[lane]), shape)
     send_for_families(t, node)
     if t.nodes[node].allocation_first != NONE_:
         prefetch(&t.allocations[t.nodes[node].allocation_first])
     count = fit(t, node, shape, pieces, &worst)
     assert count >= 0, "a leaf that is not 0 means that the shape fits"
-    do_placed(t, task, node, code, pieces, count)
+    t.lane_found = lane
+    do_placed(t, lane_head(t, &t.lanes[lane]), node, code, pieces, count)
     return 1
 
 
@@ -317,7 +302,7 @@ cdef inline uint64_t* no_proof_of(Tables* t, uint32_t who) noexcept nogil:
 
 cdef int claims(Tables* t, uint32_t who, uint8_t code) except -1 nogil:
     cdef int found
-    if is_patient(t, claimer(t, who)):
+    if is_patient(t, claimer(t, who)) or is_held_up(t, claimer(t, who)):
         return 0
     close_kept(t, True)
     found = claim_gang(t, claimer(t, who), code) if who & GANG_BIT else claim_head(t, who, code)

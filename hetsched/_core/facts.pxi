@@ -182,11 +182,11 @@ cdef int give_up(Tables* t, uint32_t task) except -1 nogil:
 
 
 cdef int redeem(Tables* t, uint32_t claim) except -1 nogil:
-    """A claim that waits for nobody any more becomes the placement it was made for; those of a gang all in one instant. Where others may go
-    before it that is settled once all of the instant is heard."""
+    """A claim that waits for nobody any more becomes the placement it was made for; those of a gang all in one instant. Who goes after another
+    that claims the same is settled later."""
     if claim == NONE_ or not is_ripe(t, t.allocations[claim].task):
         return 0
-    if is_contested(t, t.allocations[claim].task):
+    if is_behind_claim(t, t.allocations[claim].task):
         t.ripe = True
         return 0
     return start_claimed(t, t.allocations[claim].task)
@@ -211,6 +211,7 @@ cdef int redeem_one(Tables* t, uint32_t claim) except -1 nogil:
     cdef uint32_t pieces[MAX_PIECES]
     if record.count > 0:
         memcpy(pieces, pieces_of(t, record), <size_t> record.count * 4)
+    note_claimed_start(t, record.task)
     return do_placed(t, record.task, record.node, record.lane, pieces, record.count)
 
 

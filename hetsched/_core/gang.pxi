@@ -267,11 +267,12 @@ cdef bint is_picky(Tables* t, Slots* members) noexcept nogil:
     return False
 
 
-cdef int finds_seats(Tables* t, uint32_t task) except -1 nogil:
-    """1: the gang that this task stands for, or the task alone if the gang has begun, fits, and the trial says where; nothing is held. Where the
-    best place of one member leaves none for another, the first and tightest fit may do."""
+cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
+    """The gang that this task stands for, or the task alone if the gang has begun. Returns placements; 0: parked. Where the best place of
+    one member leaves none for another, the first and tightest fit may do."""
     cdef GangRecord* gang = &t.gangs[t.tasks[task].gang]
     cdef Head head
+    cdef uint32_t at
     cdef bint fits = True
     gather_head(t, task, &head)
     if head.column >= 0 and head.value < 0:
@@ -283,13 +284,7 @@ cdef int finds_seats(Tables* t, uint32_t task) except -1 nogil:
         if fitting_members(t, &head.members, head.column, head.value) < head.needed:
             can_sit(t, &head)
     drop_slots(&head.members)
-    return fits
-
-
-cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
-    """Returns placements; 0: parked."""
-    cdef uint32_t at
-    if not finds_seats(t, task):
+    if not fits:
         park_task(t, task)
         return 0
     for at in range(t.trial_size):

@@ -21,7 +21,7 @@ cdef inline bint may_stop(Tables* t, uint32_t slot, int preemptor_qos) noexcept 
         return is_reclaimable(t, task)
     return ((is_evictable(task) and (qos_of(task) > preemptor_qos or may_take_back(t, slot, preemptor_qos) or may_move(t, slot, preemptor_qos))
              or t.taking and is_reclaimable(t, task) and qos_of(task) >= preemptor_qos)
-            and t.allocations[task.place].claim == NONE_ and not is_damped(t, task))
+            and t.allocations[task.place].claim == NONE_ and not is_damped(t, task) and not has_just_begun(t, slot))
 
 
 # ---------------------------------------------------------------- units
@@ -243,6 +243,10 @@ cdef int gather_leaving(Tables* t, Slots* leaving) except -1 nogil:
                 push(leaving, task)
             slot = t.allocations[slot].next_on_node
     return 0
+
+
+cdef enum:
+    LEAVING_NS = 60000000000   # who was told to stop and has no claim on its place is counted on for so long
 
 
 cdef inline bint leaves_soon(Tables* t, uint32_t task) noexcept nogil:

@@ -33,7 +33,7 @@ LAYOUT = {
     "slots": "-at:u8 -size:u4 -capacity:u4",
     "gangs": "-members:slots size:u4 min_size:u4 succeeded:u4 column:i4=-1 next_free:u4 broken_ns:i8 -no_start_ns:i8 -no_proof:u8 is_present:u1 -is_wounded:u1 -is_stale:u1 wish:i4=-1",
     "evictions": "sequence:u8 at_ns:i8",
-    "templates": "expected_ns:i8 typical_ns:i8 efficiency_milli:i8=-1",
+    "templates": "expected_ns:i8 typical_ns:i8 efficiency_milli:i8=-1 grace_ns:i8",
 }
 DROPPED = frozenset({"devices.memory_live", "devices.share_live"})     # follow from what is free and from the claims
 

@@ -209,7 +209,7 @@ cdef inline bint is_reserved_for(Tables* t, uint32_t task) noexcept nogil:
 
 cdef inline bint may_reserve(Tables* t, LaneRecord* lane) noexcept nogil:
     """What it waits for is room."""
-    return waits_until(t, lane) == 0 and within_limits(t, lane.queue, &t.shapes[lane.shape])
+    return waits_until(t, lane) == 0 and within_limits(t, lane.queue, &t.shapes[lane.shape]) and not is_behind_claim(t, lane.head)
 
 
 cdef inline bint goes_by_heap(Tables* t, uint32_t queue) noexcept nogil:
@@ -227,7 +227,7 @@ cdef uint32_t blocked_head(Tables* t, int qos) noexcept nogil:
     for level in range(qos + 1):
         for at in range(t.stalled[level].size):
             heap = &line_of(t, t.stalled[level].at[at], level).stalled
-            first_only = goes_by_heap(t, t.stalled[level].at[at])
+            first_only = goes_by_heap(t, t.stalled[level].at[at]) and not is_behind_claim(t, t.lanes[heap.at[0].lane].head)
             for which in range(1 if first_only else heap.size):
                 lane = &t.lanes[heap.at[which].lane]
                 if (first_only or may_reserve(t, lane)) and (best == NONE_ or fairer_task(t, lane.head, best)):
@@ -388,7 +388,7 @@ cdef int64_t backfill(Tables* t, uint32_t slot, uint8_t code) except -1 nogil:
         if count < 0:
             continue
         task = lane_head(t, lane) if leaves_room(t, node, shape, pieces, count) else gone_in_time(t, lane)
-        if task != NONE_:
+        if task != NONE_ and not is_behind_claim(t, task):
             do_placed(t, task, node, code, pieces, count)
             return 1
     return 0

@@ -106,7 +106,7 @@ cdef void free_tables(Tables* t) noexcept:
     free(t.shut)
     drop_slots(&t.parked_tasks)
     drop_slots(&t.claimers)
-    drop_slots(&t.switchers)
+    drop_slots(&t.begun)
     drop_slots(&t.stale_gangs)
     drop_slots(&t.wounded)
     drop_slots(&t.wishes)

@@ -277,9 +277,10 @@ cdef class TaskDoors(TermDoors):
             states[at] = self.t.tasks[slot].state
         return bytes(states)
 
-    def set_template(self, uint32_t template, *, int64_t expected_ns, int64_t typical_ns=0, int64_t efficiency_milli=-1):
+    def set_template(self, uint32_t template, *, int64_t expected_ns, int64_t typical_ns=0, int64_t efficiency_milli=-1,
+                     int64_t grace_ns=0):
         cdef Tables* t = &self.t
-        if min(expected_ns, typical_ns) < 0 or template >= 1 << 28:
+        if min(expected_ns, typical_ns, grace_ns) < 0 or template >= 1 << 28:
             raise ValueError(f"template {template} with expected_ns {expected_ns}: neither negative nor 2^28 templates")
         if not -1 <= efficiency_milli <= 1000:
             raise ValueError(f"efficiency_milli {efficiency_milli} is not 0..1000, or -1 for unknown")
@@ -291,6 +292,7 @@ cdef class TaskDoors(TermDoors):
         t.templates[template].expected_ns = expected_ns
         t.templates[template].typical_ns = typical_ns
         t.templates[template].efficiency_milli = efficiency_milli
+        t.templates[template].grace_ns = grace_ns
         t.timed += is_timed(&t.templates[template])
 
     # ------------------------------------------------------------------ heard
@@ -495,15 +497,17 @@ cdef class TaskDoors(TermDoors):
             push(&self.t.wishes, node)
         self._checked()
 
+    def claim_before(self, uint32_t task):
+        self._task(task)
+        cdef uint32_t found = claim_before(&self.t, task)
+        return None if found == NONE_ else found
+
     def settle(self):
         cdef bint ripe = self.t.ripe
         with nogil:
             settle_claims(&self.t)
         self._checked()
         return bool(ripe)
-
-    def claiming(self, int levels):
-        return sum([levels >> qos_of(&self.t.tasks[self.t.claimers.at[at]]) & 1 for at in range(self.t.claimers.size)])
 
     def waiting(self, int levels):
         return sum([self.t.waiting[qos] for qos in range(LEVELS) if levels >> qos & 1])

@@ -94,6 +94,8 @@ cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogi
         lost += work_at_stake(t, victim)
         milli += t.shapes[victim.shape].device_milli
         victim_qos = min(victim_qos, <uint8_t> qos_of(victim))
+    if t.claimers.size > 0 and not outlasts_earlier_claims(t, task, &t.lifted):
+        return 0
     if t.blast_radius > 0 and milli > t.blast_radius * max(<int64_t> 1000, t.shapes[t.tasks[task].shape].device_milli):
         return 0
     own = count_own(t, &t.lifted)

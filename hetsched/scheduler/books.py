@@ -295,7 +295,7 @@ class Books:
                 self._tell_expected(slot)
 
     def _tell_expected(self, slot: int) -> None:
-        """What reservations count with for tasks of this template."""
+        """What reservations and claims count with for tasks of this template."""
         task = self.templates.task(slot)
         expected_s, typical_s = self.profiles.expected_s(task)
         self.core.set_template(
@@ -303,6 +303,7 @@ class Books:
             expected_ns=round(expected_s * 1e9),
             typical_ns=round(typical_s * 1e9),
             efficiency_milli=self.profiles.efficiency_milli(task),
+            grace_ns=round(task.grace * 1e9),
         )
 
     def _record_over(self, fact: tuple[Any, ...]) -> None:

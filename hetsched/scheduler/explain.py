@@ -69,6 +69,17 @@ class Explain:
 
     # -- it waits
 
+    def _behind(self, task: int, row: TaskRow) -> Iterator[Found]:
+        """Another that asks for the same claims, and starts first."""
+        first = self.core.claim_before(task) if row.state == _core.QUEUED else None
+        if first is not None:
+            ident = self.books.id_of(first)
+            yield (
+                Waiting.CLAIMING,
+                f"does not start before {ident}, which asks for the same and waits for its victims",
+                {"behind": ident},
+            )
+
     def _waiting(self, task: int, row: TaskRow) -> dict[str, Any]:
         body = self.world.body(task)
         found = sorted(self._reasons(task, row, body), key=lambda reason: PRECEDENCE.index(reason[0]))
@@ -120,12 +131,10 @@ class Explain:
             yield Waiting.BACKOFF, f"attempt {row.attempt} ended with: {why}; the next one follows after a pause", {}
         if row.flags & _core.CLAIMING:
             claim = self.books.attempts.claims[task]
-            waits = ", ".join(self.books.id_of(victim) for victim in awaited(self.core, task))
-            yield (
-                Waiting.CLAIMING,
-                f"has a claim on {claim.node} and waits for the end of {waits}",
-                self.claim(task, claim),
-            )
+            gone = [self.books.id_of(victim) for victim in awaited(self.core, task)]
+            waits = f"waits for the end of {', '.join(gone)}" if gone else "its victims are gone"
+            yield Waiting.CLAIMING, f"has a claim on {claim.node} and {waits}", self.claim(task, claim)
+        yield from self._behind(task, row)
         yield from self._gang(row)
         yield from self._limits(body)
         yield from reservations.reasons(self.world, task, row)

@@ -226,23 +226,19 @@ class Scheduler:
         world.capacity_changed |= self.core.time_told()
         changed = world.capacity_changed or world.arrived > 0
         unfinished, self._unfinished = self._unfinished, 0
-        if (changed or unfinished & self._immediate) and self._may_start(self._immediate):
+        if (changed or unfinished & self._immediate) and self.core.waiting(self._immediate):
             self._place(self._immediate)
         self._is_put_off = only_urgent
         if only_urgent:  # what has arrived and what has changed is still to be told to the batch lane
             self._unfinished |= unfinished & self._batch
             return
-        self.window.gather(world.arrived, world.capacity_changed, self._may_start(self._batch), world.now_ns)
+        self.window.gather(world.arrived, world.capacity_changed, self.core.waiting(self._batch), world.now_ns)
         world.arrived, world.capacity_changed = 0, False
         if self.window.is_due(world.now_ns):
             self.window.flush(world.now_ns)
             unfinished |= self._batch
         if unfinished & self._batch:
             self._place(self._batch)
-
-    def _may_start(self, levels: int) -> int:
-        """Who waits at these levels, in line or with a claim."""
-        return self.core.waiting(levels) + self.core.claiming(levels)
 
     def _place(self, levels: int) -> None:
         with self.deciding:

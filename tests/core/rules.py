@@ -523,6 +523,8 @@ def judge_rest(snapshot: Snapshot, levels: int, evicts: bool) -> None:
         waits = snapshot.state[task] == _core.QUEUED and task not in snapshot.holdings
         if waits and row.gang == _core.NONE and levels >> row.qos & 1:
             nodes = [node for node in snapshot.book.nodes if not snapshot.is_kept_from(task, node)]
+            if may_be_behind_claim(snapshot, task):
+                continue
             assert not any(snapshot.fits(task, node) for node in nodes), f"task {task} fits and waits"
             if evicts and not snapshot.will_wait(task):
                 gone = frozenset(snapshot.stoppable(row.qos))
@@ -533,6 +535,19 @@ def judge_rest(snapshot: Snapshot, levels: int, evicts: bool) -> None:
                     and not snapshot.is_promised(node)
                     and not snapshot.is_closed_to_claims(task, node)
                 ), f"task {task} stops nobody and could"
+
+
+def may_be_behind_claim(snapshot: Snapshot, task: int) -> bool:
+    """One that asks the same in the same queue claims, and may go before it: until that has started it waits, whatever fits."""
+    row = snapshot.rows[task]
+    return any(
+        (there.queue, there.shape, there.gang) == (row.queue, row.shape, _core.NONE)
+        and snapshot.state[other] == _core.QUEUED
+        and other in snapshot.holdings
+        and there.qos <= row.qos
+        and not (there.qos == row.qos and surely_ahead(row, there, snapshot.now_ns))
+        for other, there in snapshot.rows.items()
+    )
 
 
 def surely_ahead(one: _core.TaskRow, other: _core.TaskRow, now_ns: int) -> bool:
@@ -583,7 +598,6 @@ def judge_reservation(snapshot: Snapshot) -> None:
 def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> None:
     """One decide(): every placement and claim in turn, then that nobody who fits was left."""
     begun: dict[int, int] = {}
-    gave_up: dict[int, int] = {}
     for at, fact in enumerate(facts):
         if fact[0] == _core.F_PLACED:
             _, task, attempt, node, _, pieces = fact
@@ -611,13 +625,8 @@ def judge(snapshot: Snapshot, facts: list[Fact], levels: int, evicts: bool) -> N
             snapshot.claimed_victims.update(victims)
         elif fact[0] == _core.F_STOPPING:
             snapshot.state[fact[1]] = _core.STOPPING
-        elif fact[0] == _core.F_UNCLAIMED:
-            gave_up[fact[1]] = snapshot.holdings.pop(fact[1]).node
         else:
             raise AssertionError(f"decide() wrote {fact}")
-    for task, node in gave_up.items():
-        took = [fact[1] for fact in facts if fact[0] == _core.F_PLACED and (fact[1] == task or fact[3] == node)]
-        assert took or snapshot.rows[task].gang in begun, f"task {task} gave its claim up, and nobody started for that"
     judge_gangs(snapshot, begun)
     judge_order(snapshot)
     judge_reservation(snapshot)

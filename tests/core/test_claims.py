@@ -62,6 +62,67 @@ def test_nobody_takes_the_hole_while_it_is_made() -> None:
     assert world.state(thief) == _core.QUEUED
 
 
+def two_claims() -> tuple[World, int, int]:
+    """`first` and `second` ask for the same, each has one of two stopped."""
+    world, _ = full_world(2)
+    first, second = world.tasks(["first", "second"], world.shape(gpus=1), qos=CRITICAL)
+    world.place()
+    world.facts()
+    return world, first, second
+
+
+def end_victim_of(world: World, task: int) -> None:
+    world.core.requeue(world.core.claim(task)[2][0], 1, preempted=True)  # type: ignore[index]
+
+
+def test_a_later_claim_waits_for_the_earlier_one_of_the_like() -> None:
+    world, first, second = two_claims()
+    end_victim_of(world, second)
+    world.place()
+    assert (world.state(first), world.state(second)) == (_core.QUEUED, _core.QUEUED)
+    assert (world.core.claim_before(first), world.core.claim_before(second)) == (None, first)
+    end_victim_of(world, first)
+    assert world.state(first) == _core.PLACED
+    assert world.core.settle()
+    assert world.state(second) == _core.PLACED
+
+
+def test_a_later_claim_goes_on_when_the_earlier_one_is_given_up() -> None:
+    world, first, second = two_claims()
+    end_victim_of(world, second)
+    world.core.unclaim(first)
+    world.core.decide(0)
+    assert world.state(second) == _core.PLACED
+
+
+def test_room_that_comes_free_is_for_who_asks_for_something_else_than_who_claims() -> None:
+    world, first, _ = two_claims()
+    world.node(gpus=1)
+    third = world.task("third", world.core.task(first).shape, qos=CRITICAL)
+    world.place()
+    assert world.state(third) == _core.QUEUED
+    assert world.core.claim(third) is None
+    other = world.task("other", world.shape(gpus=1, cpu=2), qos=BACKGROUND)
+    world.place()
+    assert (world.state(third), world.state(other)) == (_core.QUEUED, _core.PLACED)
+    assert world.core.claim_before(third) == first
+
+
+def test_who_has_just_started_by_a_claim_is_not_stopped_in_that_instant() -> None:
+    world, _ = full_world(1)
+    middle = world.task("middle", world.shape(gpus=1), qos=PRODUCTION, flags=_core.PREEMPTIBLE)
+    world.place()
+    urgent = world.task("urgent", world.shape(gpus=1, cpu=2), qos=CRITICAL)
+    end_victim_of(world, middle)
+    world.place()
+    assert (world.state(middle), world.state(urgent)) == (_core.PLACED, _core.QUEUED)
+    assert world.core.next_ns() is not None
+    world.tick()
+    assert world.core.time_told()
+    world.place()
+    assert world.core.claim(urgent)[2] == (middle,)  # type: ignore[index]
+
+
 def test_equals_critical_and_the_unwilling_are_never_victims() -> None:
     world = World()
     world.node(gpus=3)

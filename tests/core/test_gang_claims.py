@@ -165,7 +165,6 @@ def test_two_gangs_never_share_a_victim() -> None:
     gone = victims(world)
     assert len(gone) == len(set(gone)) == 6
     end(world, gone)
-    assert world.core.settle()  # of two that claim both may start only once all ends of the instant are heard
     assert world.core.counts()[_core.PLACED] == 6
 
 

@@ -74,6 +74,21 @@ def test_a_gang_takes_no_member_too_many() -> None:
     assert reply.ids == ("g0", "g1", None)
 
 
+def test_who_waits_behind_a_claim_says_for_whom() -> None:
+    story = Story([node("n1", gpus=1), node("n2", gpus=1)])
+    story.submit(task("soft", qos="background", resources={"gpu": 1}))
+    story.submit(task("firm", qos="critical", resources={"gpu": 1}))
+    story.wait(1)
+    story.submit(task("first", qos="critical", resources={"gpu": 1}))
+    story.end("firm")
+    story.submit(task("second", qos="critical", resources={"gpu": 1}))
+    assert (story.state("soft"), story.state("first"), story.state("second")) == ("stopping", "queued", "queued")
+    why = story.scheduler.view.explain("second")
+    assert (why["reason"], why["numbers"], why["secondary"]) == ("claiming", {"behind": "first"}, [])
+    story.end("soft", ok=False, reason="preempted")
+    assert (story.state("first"), story.state("second")) == ("running", "running")
+
+
 def test_a_preemptor_claims_the_cheapest_victims_and_starts_when_they_are_gone() -> None:
     story = Story([node("n1", gpus=2)])
     story.submit(task("old", qos="background", resources={"gpu": 1}))
