@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from typing import Any
 
 import aiohttp
@@ -89,6 +90,7 @@ class TestAgent:
                     await self._obey(one)
             case wire.Welcome():
                 self.welcome = order
+                await self.say(wire.Heartbeat(time.monotonic_ns()))  # it obeys this leader from now on
             case wire.Start() if order.task not in self.running:
                 self.running[order.task] = order.attempt
                 await self.say(wire.Started(order.task, order.attempt))
