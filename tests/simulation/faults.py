@@ -491,7 +491,8 @@ FAULTS: dict[str, Callable[[World, random.Random], None]] = {
 
 
 def mend(world: World) -> None:
-    """Everything that is broken, at once."""
+    """Everything that is broken, at once; and nothing breaks from now on."""
+    world.disarm()
     world.network.dark.clear()
     world.network.blocked.clear()
     world.network.delay_s = 0.0

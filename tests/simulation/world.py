@@ -265,6 +265,10 @@ class World:
         most_s = self.config.store.snapshot_every if state == "snapshot" else 30.0 * self.pace.scale
         self.loop.call_outside(at_last, after_s=most_s)
 
+    def disarm(self) -> None:
+        """What waits for its moment never comes."""
+        self._moments.clear()
+
     def released(self, daemon: Daemon) -> None:
         """A turn of that daemon is durable and about to be let out."""
         self.turns += 1
