@@ -1,6 +1,7 @@
 """The agent's line to the daemon: one WebSocket that it opens itself and opens again, for ever.
 
-Promises: every connection begins with the whole state (Hello), so there is one way to join and no other; the lease runs from the
+Promises: every connection begins with the whole state (Hello), so there is one way to join and no other; nothing begins whose order was read
+when the lease was over, as by an agent that was frozen, for it may run elsewhere by now; the lease runs from the
 *sending* of the heartbeat that was acknowledged; orders of another session or of an older epoch never reach `Peer.order`; a line
 that is open but dead is noticed by missing acknowledgements; whoever is told to go away comes back later, each at its own time, to the
 leader where one was named, else to the next address it knows.
@@ -206,6 +207,8 @@ class _Session:
                     self._on(one)
             case wire.Start() | wire.Stop() | wire.Settled() if message.session != self._welcome.session:
                 log.warning("an order of session %d is ignored, this is %d", message.session, self._welcome.session)
+            case wire.Start() if self._lease.left_ns() <= 0:
+                raise Rejoin(f"the lease was over when the order to start {message.task} was read")
             case wire.Start() | wire.Stop() if message.epoch != self._welcome.epoch:
                 log.warning("an order of epoch %d is refused, this is %d", message.epoch, self._welcome.epoch)
             case _:

@@ -99,6 +99,20 @@ async def test_orders_of_another_session_or_epoch_are_ignored(agent: Agent, daem
     assert {one.task for one in daemon.all(wire.Ended)} <= {"c", "d"}
 
 
+async def test_an_order_that_is_read_when_the_lease_is_over_begins_nothing(agent: Agent, daemon: Daemon) -> None:
+    """Found by calm seed 41040: an agent that had been frozen found the order in its socket; the task ran elsewhere by then, and its shim was
+    born so late that a new hello had renewed the lease."""
+    daemon.acknowledges = False
+    agent._lease.forget()
+    await daemon.send(of(daemon, "t", "true"))
+    await until(lambda: len(daemon.all(wire.Hello)) >= 2)
+    assert [hello.attempts for hello in daemon.all(wire.Hello)] == [(), ()]
+    daemon.acknowledges = True
+    await daemon.send(of(daemon, "u", "true"))
+    assert (await daemon.hear(wire.Ended, task="u")).succeeded
+    assert {one.task for one in daemon.all(wire.Ended)} == {"u"}
+
+
 async def test_a_line_that_is_open_but_dead_is_given_up(agent: Agent, daemon: Daemon) -> None:
     daemon.acknowledges = False
     await until(lambda: len(daemon.all(wire.Hello)) >= 2)
