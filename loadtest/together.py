@@ -71,9 +71,11 @@ class Meeting:
     def lead(self, load: Load) -> int:
         """Calls the others and waits for them; 0, the number of the machine that leads."""
         with _named():
-            self._redis.set(KEY + "plan", msgspec.json.encode(load), ex=FORGET_S)
             self._redis.set(self._key(load, "joined"), 0, ex=FORGET_S)
             self._redis.delete(self._key(load, "ready"), self._key(load, "start"), self._key(load, "parts"))
+            self._redis.set(
+                KEY + "plan", msgspec.json.encode(load), ex=FORGET_S
+            )  # last: others wait for it, and join at once
         try:
             self._until(
                 lambda: self._count(load, "joined"), load.machines - 1, "machines joined (hetsched load --join)"

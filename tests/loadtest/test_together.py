@@ -9,7 +9,9 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from hetsched.store.server import find_server
@@ -71,6 +73,22 @@ def test_three_machines_begin_at_one_instant_and_add_up(store: str) -> None:
     assert report["scheduling"]["mean_ms"] == pytest.approx(20.0)
     assert report["achieved"]["per_s"] == pytest.approx(3 / 4.0)
     assert report["course"][0]["offered_per_s"] == 3
+
+
+def test_who_joins_the_moment_a_load_is_called_out_is_counted(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    leads = Meeting(store, patience_s=1.0)
+    numbers: list[int] = []
+    put = leads._redis.set
+
+    def put_and_be_heard(key: str, value: Any, **more: Any) -> Any:
+        done = put(key, value, **more)
+        if key.endswith("plan"):
+            numbers.append(Meeting(store).join()[1])
+        return done
+
+    monkeypatch.setattr(leads._redis, "set", put_and_be_heard)
+    assert leads.lead(msgspec.structs.replace(LOAD, machines=2)) == 0
+    assert numbers == [1]
 
 
 def test_a_machine_that_does_not_come_is_missed_by_number(store: str) -> None:
