@@ -256,11 +256,14 @@ static void outlive_agent(void) {
     while (idle) dismiss(idle);
     for (size_t index = 0; index < TABLE; index++)
         for (Shim *shim = by_order[index]; shim; shim = shim->next) close(shim->channel);
-    for (pid_t pid; (pid = wait(NULL)) > 0 || errno == EINTR;) {
+    while (true) {
+        pid_t pid = waitpid(-1, NULL, orphans_ms ? WNOHANG : 0);
+        if (pid < 0 && errno != EINTR) return; /* nobody is left */
+        if (pid == 0) usleep((useconds_t)orphans_ms * 1000);
         for (size_t index = 0; index < TABLE; index++)
             for (Shim *shim = by_order[index]; shim; shim = shim->next)
                 if (shim->pid == pid) shim->pid = 0;
-        tree_end_others(is_shim);
+        end_orphans(); /* one look may miss who changes parents during it */
     }
 }
 
