@@ -65,10 +65,8 @@ class Snapshots:
 
     async def _copy(self) -> None:
         room = await asyncio.to_thread(room_for, self._source.bytes_to_copy())
-        copied, at = (
-            self._source.copied(room),
-            self._store.position,
-        )  # a turn is one breath of another task: this is between two
+        # A turn is one breath of another task: these two are between turns, and of one moment.
+        copied, at = self._source.copied(room), self._store.position
         state = await asyncio.to_thread(copied.sealed)
         del copied, room  # as large as the state
         await self._write(state, at)

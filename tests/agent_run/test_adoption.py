@@ -147,16 +147,22 @@ FORKS = "setsid sleep 1000 & echo $! > {}; wait"
 """A task that leaves somebody behind who is of another session."""
 
 
+async def fork_and_leave(bench: Bench, pid: Path) -> tuple[int, int, int]:
+    """The agent closes while such a task runs; (who is left behind, the shim, the spawner)."""
+    bench.start("t", "sh", "-c", FORKS.format(pid))
+    await bench.started("t")
+    left = int(await bench.file(pid))
+    shim, spawner = await bench.shim_of("t"), bench.runner.spawner_pid
+    await bench.runner.close()
+    return left, shim, spawner
+
+
 async def test_a_shim_that_died_after_its_agent_leaves_nothing_alive_though_nobody_hunts(
     data_dir: Path, tmp_path: Path
 ) -> None:
     """Found by simulation, calm seed 2080: what a task had forked lived on past its lease, beside the next attempt."""
     async with open_bench(data_dir) as bench:
-        bench.start("t", "sh", "-c", FORKS.format(tmp_path / "pid"))
-        await bench.started("t")
-        left = int(await bench.file(tmp_path / "pid"))
-        shim, spawner = await bench.shim_of("t"), bench.runner.spawner_pid
-        await bench.runner.close()
+        left, shim, spawner = await fork_and_leave(bench, tmp_path / "pid")
         assert alive(spawner), "it stays as long as a shim does"
         os.kill(shim, signal.SIGKILL)
         await until(lambda: not alive(left) and not alive(spawner))
@@ -189,11 +195,7 @@ async def test_a_shim_and_a_spawner_that_died_with_their_agent_are_found_out_and
     data_dir: Path, tmp_path: Path
 ) -> None:
     async with open_bench(data_dir) as bench:
-        bench.start("t", "sh", "-c", FORKS.format(tmp_path / "pid"))
-        await bench.started("t")
-        left = int(await bench.file(tmp_path / "pid"))
-        shim, spawner = await bench.shim_of("t"), bench.runner.spawner_pid
-        await bench.runner.close()
+        left, shim, spawner = await fork_and_leave(bench, tmp_path / "pid")
         for pid in (spawner, shim):
             os.kill(pid, signal.SIGKILL)
             await until(lambda pid=pid: not alive(pid))
