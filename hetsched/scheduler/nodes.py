@@ -31,11 +31,8 @@ from hetsched.scheduler.room import check_node
 from hetsched.scheduler.view import View
 from hetsched.scheduler.world import World
 
-LOSSES = (
-    quarantine.LEASE,
-    "node_rebooted",
-    "lost_shim",
-)  # ends that an agent reports and that are no failing of the task
+LOSSES = (quarantine.LEASE, "node_rebooted", "lost_shim")
+"""Ends that an agent reports and that are no failing of the task."""
 
 
 class Nodes:

@@ -35,7 +35,6 @@ from hetsched.daemon.daemon import Daemon
 from hetsched.daemon.recover import Followed, Recovered, recover_prefix, take_over
 from hetsched.daemon.standby import Standby
 from hetsched.errors import Deposed, HetschedError
-from hetsched.metrics import Sum
 from hetsched.model import State, parse_submission
 from hetsched.scheduler import Scheduler
 from hetsched.scheduler.lifecycle import CODE_OF_STATE
@@ -391,9 +390,6 @@ class World:
 
 def _value(counter: Any) -> int:
     """Over all labels."""
-    if isinstance(counter, Sum):
-        counter.fold()
-        counter = counter._counter
     return sum(int(sample.value) for sample in counter.collect()[0].samples if sample.name.endswith("_total"))
 
 
