@@ -198,6 +198,11 @@ class Links:
             return
         node = link.node
         before = self.by_node.get(node)
+        if (
+            before is not None and before.session > link.session
+        ):  # its word was late: the agent has said hello again since
+            link.cut()
+            return
         if before is not None:
             before.replaced = True
             before.cut()

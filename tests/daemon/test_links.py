@@ -250,6 +250,19 @@ async def test_who_said_hello_and_no_more_may_have_gone_back_to_the_leader_befor
     )
 
 
+async def test_a_hello_whose_first_word_is_late_does_not_take_the_place_of_the_next_one() -> None:
+    world = World(lease_s=5.0)
+    world.links.expect(["n1"], takeover_s=5.0)
+    first, second = await world.connect("n1"), await world.connect("n1")
+    second.say(wire.Heartbeat(1))
+    await until(lambda: second.got(wire.HeartbeatSeen))
+    first.say(wire.Heartbeat(1))
+    await until(lambda: first.closed)
+    second.say(wire.Heartbeat(2))
+    await until(lambda: len(second.got(wire.HeartbeatSeen)) == 2)
+    assert len(world.told(NodeJoined)) == 1 and not second.closed
+
+
 def test_patience_covers_lease_grace_and_clocks_that_differ() -> None:
     silences = Silences(15.0, lambda node: 30.0, lambda node: None)
     assert silences.patience_s("n") >= 15 + 30 + MARGIN_S
