@@ -47,9 +47,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """What a shim executes, and how. `name`: of the attempt's directory. `executable` None: searched for in the PATH of `env`; `workdir` None:
     one of its own; `uid` None: as the agent's user; `cgroup`: below which its shim has one, None: nowhere. `notes`: lines for the task's
-    stderr, before its own."""
+    stderr, before its own. `generation`: of the lease under which it was ordered."""
 
     name: str
+    generation: int
     argv: tuple[str, ...]
     executable: str | None
     env: dict[str, str]
@@ -74,8 +75,8 @@ class Recorder:
         self._accounts: dict[str | None, tuple[policy.Account, bool]] = {}
         self._looked_s = 0.0
 
-    def record_of(self, order: wire.Start) -> Record:
-        """The record of an attempt with a command. Raises policy.Refusal."""
+    def record_of(self, order: wire.Start, generation: int) -> Record:
+        """The record of an attempt with a command, ordered under that generation of the lease. Raises policy.Refusal."""
         assert order.command is not None, "an attempt without a command is held, see held_line_of"
         site = self._site
         unknown = [device for device, _ in order.devices if device not in site.devices]
@@ -93,6 +94,7 @@ class Recorder:
             env["HOME"] = order.workdir or f"{directory}/work"  # `nobody` has none, and many programs need one
         return Record(
             name=name,
+            generation=generation,
             argv=order.command,
             executable=policy.executable_for(site.policy, order.command[0], env, order.workdir),
             env=env,

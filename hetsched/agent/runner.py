@@ -134,7 +134,7 @@ class Runner:
         if self._was_here(key):
             return
         try:
-            record = self._records[key] = self._recorder.record_of(order)
+            record = self._records[key] = self._recorder.record_of(order, self._lease.generation)
         except Refusal as refusal:
             self._bury(key, Outcome(False, None, f"cannot_start: {refusal}"))
             return
@@ -148,6 +148,9 @@ class Runner:
             return
         if wish is not None:
             self._bury(key, Outcome(False, None, wish[0]))
+            return
+        if record.generation != self._lease.generation:
+            self._bury(key, table.LEASE_OVER)
             return
         number = next(self._numbers)
         self._orders[number] = key

@@ -30,7 +30,7 @@ _READ_BYTES = 1 << 18
 
 # As in shim/c/shim.h and order.c.
 _HEAD = struct.Struct("<IIQ")
-_ORDER = struct.Struct("<IIQqqqiiIIII")
+_ORDER = struct.Struct("<IIQQqqqiiIIII")
 _STARTED = struct.Struct("<IIQd")
 _ENDED = struct.Struct("<iBBH")
 _KNOWN = ord("k")
@@ -235,6 +235,7 @@ def pack(order: int, record: Record) -> bytes:
         length + padding,
         ord("o"),
         order,
+        record.generation,
         _NONE if record.time_limit_s is None else int(record.time_limit_s * 1e9),
         int(record.grace_s * 1e9),
         record.log_bytes,

@@ -19,6 +19,7 @@ from hetsched.agent.ledger import Ended, Forgotten, Ordered, Settled
 from hetsched.agent.main import EXIT_FIX_ME
 from hetsched.agent.records import Record
 from hetsched.agent.shim import processes
+from hetsched.agent.shim.lease import Lease, now_ns
 from hetsched.agent.spawner import Unclear
 from hetsched.agent.spool import Spool
 from tests.agent_run.bench import AgentProcess, Bench, Daemon, alive, open_bench, order, stop, until
@@ -252,6 +253,36 @@ async def test_a_shim_that_comes_late_to_another_agents_order_does_not_begin_it(
     await until(lambda: bench.runner._tries, "the shim's no")
     assert not (tmp_path / "ran").exists()
     assert bench.spool.life(Key("t", 1)) is None
+
+
+async def test_what_was_ordered_under_a_lease_that_is_over_never_begins_under_the_next(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """The agent was frozen, its task runs elsewhere by now, and it has joined again before the shim comes to it."""
+    await bench.run("warm", "true")
+    shim = next(iter(processes.descendants(bench.runner.spawner_pid)))
+    os.kill(shim, signal.SIGSTOP)
+    bench.start("t", "touch", str(tmp_path / "ran"))
+    await until(lambda: bench.runner._orders, "the order on its way")
+    bench.lease.forget()
+    bench.lease.extend(now_ns() + 10**11)
+    os.kill(shim, signal.SIGCONT)
+    assert (await bench.ended("t")).reason == "lease"
+    assert not (tmp_path / "ran").exists()
+    assert bench.spool.life(Key("t", 1)) is None
+    assert (await bench.run("another", "true")).succeeded
+
+
+async def test_a_lease_that_was_not_over_keeps_its_orders_when_it_is_extended(data_dir: Path) -> None:
+    kept = Lease(str(data_dir / "lease"))
+    kept.extend(now_ns() + 10**9)
+    first = kept.generation
+    kept.extend(now_ns() + 10**10)
+    assert kept.generation == first
+    kept.forget()
+    kept.extend(now_ns() - 1)
+    assert kept.generation != first
+    kept.close()
 
 
 async def test_a_torn_or_unreadable_line_of_the_ledger_costs_only_itself(data_dir: Path) -> None:

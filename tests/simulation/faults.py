@@ -437,12 +437,22 @@ def full_agent_disk(world: World, rng: random.Random) -> None:
 
 
 def slow_births(world: World, rng: random.Random) -> None:
-    """A machine that pages: shims are born seconds after they were ordered; and the agent that ordered them may be dead by then."""
+    """A machine that pages: shims are born seconds after they were ordered; and the agent that ordered them may be dead by then, or was frozen
+    for longer than a lease and has joined again."""
     node = _node(world, rng)
     node.birth_s = world.pace.scale * rng.uniform(1, 12)
     world.loop.call_outside(setattr, node, "birth_s", BIRTH_S, after_s=world.pace.scale * rng.uniform(10, 40))
     for _ in range(rng.randint(0, 3)):
         world.loop.call_outside(lambda: world.agents[node.name].kill(), after_s=world.pace.scale * rng.uniform(0.5, 40))
+    if rng.random() < 0.4:
+        node.birth_s = world.pace.scale * rng.uniform(35, 60)
+
+        def freeze() -> None:
+            agent = world.agents[node.name]
+            agent.freeze()
+            world.loop.call_outside(agent.thaw, after_s=world.pace.scale * rng.uniform(15, 32))
+
+        world.loop.call_outside(freeze, after_s=world.pace.scale * rng.uniform(0.5, 10))
 
 
 def set_back_and_killed(world: World, rng: random.Random) -> None:

@@ -117,9 +117,7 @@ class Node(Machine):
 class Shim:
     """One attempt's shim. `gone` is called when it is no more, however that happened."""
 
-    def __init__(
-        self, node: Node, tasks: Path, number: int, record: Record, generation: int, tell: Callable[[News], None]
-    ) -> None:
+    def __init__(self, node: Node, tasks: Path, number: int, record: Record, tell: Callable[[News], None]) -> None:
         self.node = node
         self.directory = tasks / record.name
         self.pid = next(node.truth.pids)
@@ -128,7 +126,6 @@ class Shim:
         self.is_alone = False  # its spawner dies with it
         self._number = number
         self._record = record
-        self._generation = generation
         self._tell = tell
         self._lease = os.open(tasks.parent / "lease", os.O_RDONLY)
         process = CURRENT.get()
@@ -159,7 +156,7 @@ class Shim:
             return
         life = self.directory / "life"
         life.write_text(f"{self.directory.name} {self.pid} 1\n")
-        if _generation(self._lease) != self._generation:
+        if self._is_outdated():
             life.unlink()
             self.directory.rmdir()
             self._tell(Unclear(self._number))
@@ -178,8 +175,8 @@ class Shim:
     async def _run(self, life: Path) -> Ended:
         loop, record = self.process.loop, self._record
         why = self._why(None)
-        if why is not None:
-            return Ended(self._number, False, None, why[0], False)
+        if why is not None or self._is_outdated():
+            return Ended(self._number, False, None, why[0] if why else "lease", False)
         _, seconds, code, stubborn, forks = record.argv
         key = key_of(record.name)
         assert key is not None
@@ -210,6 +207,9 @@ class Shim:
             return Ended(self._number, False, None, reason, False)
         return Ended(self._number, code == "0", int(code), "" if code == "0" else f"exit {code}", False)
 
+    def _is_outdated(self) -> bool:
+        return int.from_bytes(os.pread(self._lease, 8, 16), "little") != self._record.generation
+
     def _why(self, limit_s: float | None) -> tuple[str, float] | None:
         with contextlib.suppress(FileNotFoundError):
             grace_ms, reason = (self.directory / "stop").read_text().split(" ", 1)
@@ -231,10 +231,6 @@ class Shim:
         for call in self.gone:
             call()
         self._tell(Unclear(self._number))  # nothing, to who has heard the end
-
-
-def _generation(handle: int) -> int:
-    return int.from_bytes(os.pread(handle, 8, 16), "little")
 
 
 # ---------------------------------------------------------------------- in the place of the agent's hands
@@ -269,14 +265,11 @@ class Spawner:
 
     def ask(self, order: int, record: Record) -> None:
         boots, node = self._node.boots, self._node
-        handle = os.open(self._tasks.parent / "lease", os.O_RDONLY)
-        generation = _generation(handle)
-        os.close(handle)
 
         def begin() -> None:
             if node.boots == boots:
                 helper = Process(self._agent.loop, node, "spawner")
-                helper.context.run(Shim, node, self._tasks, order, record, generation, self._told)
+                helper.context.run(Shim, node, self._tasks, order, record, self._told)
                 helper.kill()
 
         self._agent.loop.call_outside(begin, after_s=node.birth_s)

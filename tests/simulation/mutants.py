@@ -55,6 +55,7 @@ NEEDS = {
     "obeys_old_epochs": "hasty_successor",
     "lease_from_receipt": "late_acknowledgements",
     "never_begun_is_believed": "slow_births",
+    "orders_outlive_their_lease": "slow_births",
     "no_tombstones": "jumbled",
     "starts_twice": "jumbled",
     "the_servers_clock_is_believed": "set_back_and_killed",
@@ -553,6 +554,17 @@ def what_was_begun_is_forgotten(put: Put) -> None:
 def never_begun_is_believed(put: Put) -> None:
     """An adopted attempt without a shim is taken for never begun, but a late shim may still come."""
     put(Lease, "renew_generation", lambda self: None)
+
+
+@mutant
+def orders_outlive_their_lease(put: Put) -> None:
+    """What was ordered under a lease that was over before its shim was born begins under the next one."""
+
+    def extend(self: Lease, deadline_ns: int) -> None:
+        if deadline_ns > self.deadline_ns:
+            self._set(deadline_ns)
+
+    put(Lease, "extend", extend)
 
 
 @mutant

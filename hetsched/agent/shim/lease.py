@@ -2,8 +2,9 @@
 
 The clock is CLOCK_BOOTTIME: the same for every process of the machine, never set back, and it goes on while the machine sleeps.
 (CLOCK_MONOTONIC stands still in a suspended laptop, which would then wake up and go on with what runs elsewhere by now.)
-The file holds the deadline in nanoseconds and its complement, so that a reader can tell a torn read from a deadline. Then a number that
-every agent makes anew, its *generation*: what an agent before it ordered and no shim has begun yet, none will begin.
+The file holds the deadline in nanoseconds and its complement, so that a reader can tell a torn read from a deadline. Then its *generation*,
+a number that is another one for every agent, and whenever a lease was over before it was extended. Orders carry the one under which they
+were given: what no shim has begun when that is over, none will begin.
 """
 
 from __future__ import annotations
@@ -34,17 +35,21 @@ def read_deadline(handle: int) -> int:
 
 
 class Lease:
-    """The agent's side. The deadline only ever moves forward; a new boot begins without any."""
+    """The agent's side. The deadline only ever moves forward; a new boot begins without any. `generation` 0: none was made yet."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self.deadline_ns = read_deadline(self._handle)
+        self.generation = 0
 
     def extend(self, deadline_ns: int) -> None:
-        """Tasks may run until then."""
-        if deadline_ns > self.deadline_ns:
-            self._set(deadline_ns)
+        """Tasks may run until then; those that were ordered before, only if it was not over."""
+        if deadline_ns <= self.deadline_ns:
+            return
+        if self.left_ns() <= 0:
+            self.renew_generation()  # first: who reads that the lease goes on reads this after it
+        self._set(deadline_ns)
 
     def forget(self) -> None:
         """What the file says is of another boot: its clock began anew."""
@@ -52,7 +57,8 @@ class Lease:
 
     def renew_generation(self) -> None:
         """From now on nothing begins that was ordered before."""
-        os.pwrite(self._handle, _GENERATION.pack(now_ns()), _FORMAT.size)
+        self.generation = now_ns()
+        os.pwrite(self._handle, _GENERATION.pack(self.generation), _FORMAT.size)
 
     def left_ns(self) -> int:
         """Negative: over."""

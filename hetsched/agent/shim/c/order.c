@@ -7,6 +7,7 @@
 
 typedef struct {
     Head head;
+    uint64_t generation;
     int64_t time_limit_ns, grace_ns, log_bytes;
     int32_t uid, gid;
     uint32_t group_count, limit_count, argv_count, env_count;
@@ -34,6 +35,7 @@ void order_read(Order *order, Head *head) {
     const char *end = (char *)head + head->length;
     *order = (Order){
         .id = head->id,
+        .generation = packed->generation,
         .time_limit_ns = packed->time_limit_ns,
         .grace_ns = packed->grace_ns,
         .log_bytes = packed->log_bytes,

@@ -42,7 +42,7 @@ typedef struct {
     double started_at;
 } Watch;
 
-static uint64_t start_time, generation;
+static uint64_t start_time;
 static mode_t mode;
 static sigset_t wakers;
 
@@ -206,11 +206,19 @@ static Outcome outcome_of(Watch *watch) {
     return outcome;
 }
 
+/* The lease was over since the order was given, and the attempt may have been given to somebody else; or another agent has come, and may have
+ * told the daemon that nothing of it began. It says so in the lease before it looks at the directories, and we look at the lease after ours
+ * is there: one of us sees the other. */
+static bool is_outdated(const Order *order) {
+    return lease_generation() != order->generation;
+}
+
 static Outcome run(Watch *watch, Buffer *said) {
     const Order *order = watch->order;
     char reason[REASON_BYTES];
     int64_t grace_ns;
     if (why_to_end(watch, now_ns(), reason, &grace_ns)) return failed(reason, "", "");
+    if (is_outdated(order)) return failed("lease", "", ""); /* it was over, and a new one began before we looked */
     if (!group_take(watch->group, order, start_time)) return failed("cannot_start: ", strerror(errno), order->cgroup);
     if (watch->group->path[0] && !watch->group->is_limited)
         dprintf(watch->place->error, "hetsched: not limited: %s: %s\n", strerror(errno), watch->group->path);
@@ -222,16 +230,10 @@ static Outcome run(Watch *watch, Buffer *said) {
     return outcome_of(watch);
 }
 
-/* Another agent has come since the order was given, and may have told the daemon that nothing of it began. It says so in the lease before
- * it looks at the directories, and we look at the lease after ours is there: one of us sees the other. */
-static bool is_outdated(void) {
-    return lease_generation() != generation;
-}
-
 static void attempt(const Order *order, Place *place, Group *group) {
     Buffer said = {0};
     int claim = place_claim(place, order, mode, start_time);
-    if (claim == TAKEN_BEFORE || (claim == CLAIMED && is_outdated())) {
+    if (claim == TAKEN_BEFORE || (claim == CLAIMED && is_outdated(order))) {
         Head head = {sizeof head, TAKEN, order->id};
         if (claim == CLAIMED) place_remove(place);
         send_all(CHANNEL, &head, sizeof head);
@@ -273,10 +275,9 @@ static void become_a_shim(const unsigned long descriptors[2]) {
     mode = fstat(TASKS, &tasks) == 0 ? tasks.st_mode & 0777 : 0700;
 }
 
-_Noreturn void shim_live(const unsigned long descriptors[2], uint64_t agents_generation) {
+_Noreturn void shim_live(const unsigned long descriptors[2]) {
     become_a_shim(descriptors);
     task_prepare();
-    generation = agents_generation;
     Buffer orders = {0};
     Place place = {0};
     Group group = {0};

@@ -61,6 +61,7 @@ bool send_all(int to, const void *bytes, size_t count); /* false: nobody listens
 
 typedef struct {
     uint64_t id;
+    uint64_t generation;   /* of the lease under which it was given */
     int64_t time_limit_ns; /* -1: none */
     int64_t grace_ns;
     int64_t log_bytes;
@@ -135,11 +136,11 @@ bool write_file(const char *path, const char *text); /* errno */
 
 /* ------------------------------------------------------------------ the rest */
 
-_Noreturn void shim_live(const unsigned long descriptors[2], uint64_t generation);
+_Noreturn void shim_live(const unsigned long descriptors[2]);
 int64_t now_ns(void); /* since boot, sleep included: the lease's clock */
 double wall_s(void);
 int64_t lease_deadline(void);
-uint64_t lease_generation(void); /* of the agent that holds the lease now */
+uint64_t lease_generation(void); /* of the lease now */
 uint64_t own_start_time(void);
 
 #endif

@@ -42,7 +42,6 @@ typedef struct Shim {
 } Shim;
 
 static unsigned long descriptors[2];
-static uint64_t generation; /* of our agent */
 static int poll_handle;
 static Shim *idle;                 /* last in, first out: what is warm goes first */
 static size_t idle_count, least_idle; /* since the last reckoning */
@@ -70,7 +69,7 @@ static Shim *shim_make(void) {
     if (pid == 0) {
         dup3(pair[1], CHANNEL, O_CLOEXEC);
         syscall(SYS_close_range, (unsigned)FIRST_FREE, ~0U, 0U);
-        shim_live(descriptors, generation);
+        shim_live(descriptors);
     }
     close(pair[1]);
     if (pid < 0) {
@@ -311,7 +310,6 @@ int main(int count, char **arguments) {
     descriptors[0] = strtoul(arguments[3], NULL, 10);
     descriptors[1] = strtoul(arguments[4], NULL, 10);
     watch(CHANNEL, NULL, EPOLL_CTL_ADD, EPOLLIN);
-    generation = lease_generation();
     serve();
     outlive_agent();
     return 0;
