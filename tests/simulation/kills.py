@@ -57,7 +57,7 @@ KILLED_BY: dict[str, Kill] = {
     "ends_are_said_once": Kill("I6", 2, 0.68),
     "no_tombstones": Kill("I12", 230, 52.46),
     "what_was_begun_is_forgotten": Kill("I3", 2, 0.76),
-    "never_begun_is_believed": Kill("I3", 27, 6.5),
+    "never_begun_is_believed": Kill("I4", 2, 0.06),
     "orders_outlive_their_lease": Kill("I3", 11, 1.17),
     "nobody_hunts": Kill("I6", 2, 1.12),
     "a_dead_shim_is_a_success": Kill("I6", 18, 12.23),
