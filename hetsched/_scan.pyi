@@ -46,13 +46,15 @@ class Asker(Protocol):
     def told(self) -> None: ...
 
 class Filling:
-    """A bundle of singles that further ones may join until it is sealed: at most `room`. `askers`: who waits for each. The bundle's `counts` and
-    `which` are there once it is sealed."""
+    """A bundle of singles that further ones may join until it is sealed: at most `room`. `askers`: who waits for each. `ring`, if there is one, is
+    called once, when there are `enough`. The bundle's `counts` and `which` are there once it is sealed."""
 
     bundle: Any
     askers: list[Asker]
     is_sealed: bool
     room: int
+    enough: int
+    ring: Callable[[], None] | None
     may_grow: bool
     def __init__(self, bundle: Any, room: int) -> None: ...
     def __len__(self) -> int: ...

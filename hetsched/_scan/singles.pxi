@@ -56,12 +56,15 @@ cdef class Head:
 
 
 cdef class Filling:
-    """A bundle of singles that further ones may join until it is sealed: at most `room`. `askers`: who waits for each."""
+    """A bundle of singles that further ones may join until it is sealed: at most `room`. `askers`: who waits for each. `ring`, if there is one, is
+    called once, when there are `enough`."""
 
     cdef readonly object bundle
     cdef readonly list askers
     cdef readonly bint is_sealed
     cdef readonly Py_ssize_t room
+    cdef public Py_ssize_t enough
+    cdef public object ring
     cdef list known
     cdef list ids
     cdef list actors
@@ -108,6 +111,8 @@ cdef class Filling:
         self.ids.append(ident)
         self.actors.append(actor)
         self.askers.append(asker)
+        if len(self.askers) == self.enough and self.ring is not None:
+            self.ring()
         return 0
 
     def seal(self):

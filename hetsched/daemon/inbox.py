@@ -6,6 +6,8 @@ it would keep the daemon full. The bound counts tasks, not requests, because an 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hetsched._scan import Filling
 from hetsched.errors import TooBusy
 from hetsched.scheduler.messages import HEARD, Bundle, Input
@@ -114,10 +116,13 @@ class Inbox:
         """In the bundles that are being filled."""
         return self._usual.singles() + self._urgent.singles()
 
-    def may_grow(self, crowd: int) -> bool:
-        """Nothing waits but a bundle of fewer singles than that, none of them urgent."""
-        is_alone = len(self) == 1 and self._usual.filling is not None
-        return is_alone and self.singles() < crowd
+    def ring_at(self, crowd: int, ring: Callable[[], None]) -> bool:
+        """Has `ring` called when that many singles wait; False where they do, or where more waits than a bundle of them, none urgent."""
+        filling = self._usual.filling
+        if filling is None or len(self) != 1 or len(filling) >= crowd:
+            return False
+        filling.enough, filling.ring = crowd, ring
+        return True
 
     def take(self, *, only_urgent: bool = False) -> list[Input]:
         """Everything, for one turn, the urgent first; or those alone."""

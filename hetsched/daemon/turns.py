@@ -40,9 +40,10 @@ REST_S, LONGEST_SLEEP_S = 0.001, 3600.0
 """Bounds of a sleep before a turn without inputs: a wake time that stays in the past must not cost a core, and one in the year 9999
 no overflow; an empty turn an hour costs nothing."""
 
-LEAST_CROWD, LINGER_S = 8, 0.001
-"""After a turn with so many single requests the next one waits a moment for as many: a turn costs as much as thirty of them, and who comes
-alone is not made to wait. Urgent tasks do not wait either."""
+LEAST_CROWD, CROWD, LINGER_S = 8, 44, 0.001
+"""After a turn with so many single requests the next one waits for as many, and a moment at most: a turn costs as much as thirty of them.
+Where more than `CROWD` came, for two thirds: those who have been answered ask anew while the others have their turn. Who comes alone is not
+made to wait, and urgent tasks are not either."""
 
 LEAST_HEARD, HEARD_LINGER_S = 8, 0.004
 """After a turn in which so many agents told of many attempts, the next one waits a moment for as many, unless something else comes: what
@@ -213,10 +214,10 @@ class TurnLoop:
     async def _keep_turning(self) -> None:
         while True:
             await self._until_due()
-            if self._crowd >= LEAST_CROWD and self.inbox.may_grow(self._crowd):
-                await asyncio.sleep(LINGER_S)
+            if self._crowd >= LEAST_CROWD and self.inbox.ring_at(self._company(), self._pressed.set):
+                await self._linger(LINGER_S)
             elif self._heard >= LEAST_HEARD and self.inbox.is_hearsay:
-                await self._linger()
+                await self._linger(HEARD_LINGER_S)
             await self._until_slot()
             if self._closing and not self.inbox:
                 self._leaving.put_nowait(None)
@@ -224,6 +225,10 @@ class TurnLoop:
             self._take_turn()
             if self.inbox:  # else it waits anyway
                 await asyncio.sleep(0)
+
+    def _company(self) -> int:
+        """As many singles are worth a turn."""
+        return min(self._crowd, max(CROWD, self._crowd * 2 // 3))
 
     async def _until_slot(self) -> None:
         """Until another append may be on its way."""
@@ -257,10 +262,10 @@ class TurnLoop:
         if self._closing or not self.inbox.is_hearsay:
             self._pressed.set()
 
-    async def _linger(self) -> None:
+    async def _linger(self, most_s: float) -> None:
         """A moment, or until what comes presses, or the scheduler has something to do."""
         wake_ns = self.scheduler.wake_ns()
-        left_s = HEARD_LINGER_S if wake_ns is None else min(HEARD_LINGER_S, self.clock.seconds_until(wake_ns))
+        left_s = most_s if wake_ns is None else min(most_s, self.clock.seconds_until(wake_ns))
         self._pressed.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left_s):

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from hetsched.daemon.turns import LEAST_CROWD, LINGER_S, TurnLoop
+from hetsched.daemon import turns
+from hetsched.daemon.turns import CROWD, LEAST_CROWD, LINGER_S, TurnLoop
 from hetsched.errors import HetschedError, StoreLost, TooBusy, Unavailable
 from hetsched.model import Qos, parse_task
 from hetsched.scheduler.bundles import known_of
@@ -95,3 +96,35 @@ async def test_after_a_crowd_the_next_waits_a_moment_for_company_unless_it_is_ur
     assert (waited_s >= LINGER_S * 0.9) == (
         qos != "critical"
     ) or waited_s > 2 * LINGER_S  # the last: the machine was busy
+
+
+@pytest.mark.parametrize(("came", "comes"), [(LEAST_CROWD, LEAST_CROWD), (CROWD + 5, CROWD), (6 * CROWD, 4 * CROWD)])
+async def test_a_crowd_is_waited_for_until_it_is_there_again_and_a_large_one_until_most_of_it_is(
+    monkeypatch: pytest.MonkeyPatch, came: int, comes: int
+) -> None:
+    monkeypatch.setattr(turns, "LINGER_S", 60.0)
+    client = Client()
+    async with running() as world:
+        for number in range(came):
+            ask(world.loop, kind(), b"%d" % number, "", client)
+        await until(lambda: len(client.heard) == came + 1)
+        for number in range(comes - 1):
+            ask(world.loop, kind(), b"again-%d" % number, "", client)
+        await asyncio.sleep(0.01)
+        assert len(world.scheduler.steps) == 1, "one is missing"
+        ask(world.loop, kind(), b"last", "", client)
+        await until(lambda: len(client.heard) == came + 1 + comes + 1)
+        assert len(world.scheduler.steps) == 2
+
+
+async def test_a_crowd_is_not_waited_for_beside_what_presses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "LINGER_S", 60.0)
+    client = Client()
+    async with running() as world:
+        for number in range(CROWD):
+            ask(world.loop, kind(), b"%d" % number, "", client)
+        await until(lambda: len(client.heard) == CROWD + 1)
+        ask(world.loop, kind(), b"x", "", client)
+        await asyncio.sleep(0.01)
+        await world.loop.ask(Echo(say="now"))
+        await until(lambda: client.heard[-2:] == [b"x", "all"])
