@@ -7,7 +7,7 @@ from typing import Any
 
 from hetsched.cli import exits, words
 from hetsched.cli.output import emit, emit_json, pairs, table
-from hetsched.cli.parser import Usage, add_reading, client_of, nearest
+from hetsched.cli.parser import Usage, add_reading, client_of, nearest, number, whole
 from hetsched.cli.table import Command
 from hetsched.client import Client
 from hetsched.errors import NotFound
@@ -140,7 +140,7 @@ def _queue_row(queue: dict[str, Any]) -> tuple[object, ...]:
 
 def _queue_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="QUEUE", help="research, or research/vision below it")
-    parser.add_argument("--weight", type=int, metavar="N")
+    parser.add_argument("--weight", type=whole, metavar="N")
     parser.add_argument("--guaranteed", action="append", metavar="WHAT=N", help="gpu=8, cpu=64, memory=1Ti; may repeat")
     parser.add_argument("--limit", action="append", metavar="WHAT=N")
     add_reading(parser)
@@ -172,9 +172,7 @@ def _amount(flag: str, text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise Usage(f"--{flag} {text}: it is written WHAT=N" + nearest(name, ("gpu", "cpu", "memory")))
-    if value.isdecimal():
-        return name, int(value)
-    return name, float(value) if value.replace(".", "", 1).isdecimal() else value
+    return name, number(value)
 
 
 def _cell_list(options: argparse.Namespace) -> int:

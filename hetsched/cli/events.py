@@ -10,7 +10,7 @@ from typing import Any
 
 from hetsched.cli import exits
 from hetsched.cli.output import emit, emit_json_line, one_line
-from hetsched.cli.parser import add_reading, client_of
+from hetsched.cli.parser import add_reading, client_of, whole
 from hetsched.cli.table import Command
 from hetsched.client import Client
 from hetsched.errors import Gone
@@ -21,7 +21,7 @@ _SHOWN_APART = ("seq", "t", "event", "task", "attempt")
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="go on as it grows")
     about = "after this event (default: all that are kept; with -f: from now)"
-    parser.add_argument("--since", type=int, metavar="SEQ", help=about)
+    parser.add_argument("--since", type=whole, metavar="SEQ", help=about)
     parser.add_argument("--task", metavar="ID", help="only of this task")
     add_reading(parser)
 

@@ -14,7 +14,7 @@ from typing import TextIO
 
 from hetsched.cli import exits
 from hetsched.cli.output import clean, emit_json, note
-from hetsched.cli.parser import add_reading, client_of
+from hetsched.cli.parser import add_reading, client_of, whole
 from hetsched.cli.table import Command
 from hetsched.client import ENDED, Client
 from hetsched.errors import HetschedError
@@ -69,8 +69,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the attempt has ended")
     parser.add_argument("--stream", choices=("stdout", "stderr"), default="stdout")
     parser.add_argument("--stderr", dest="stream", action="store_const", const="stderr", help="--stream stderr")
-    parser.add_argument("--attempt", type=int, metavar="N", help="of this attempt (else the latest)")
-    parser.add_argument("--offset", type=int, default=0, metavar="BYTES", help="from this byte on")
+    parser.add_argument("--attempt", type=whole, metavar="N", help="of this attempt (else the latest)")
+    parser.add_argument("--offset", type=whole, default=0, metavar="BYTES", help="from this byte on")
     add_reading(parser)
 
 

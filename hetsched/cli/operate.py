@@ -8,7 +8,7 @@ from typing import Any
 
 from hetsched.cli import exits, report
 from hetsched.cli.output import emit, emit_json
-from hetsched.cli.parser import Usage, add_reading, client_of
+from hetsched.cli.parser import Usage, add_reading, client_of, whole
 from hetsched.cli.table import Command
 from hetsched.errors import HetschedError
 
@@ -50,7 +50,7 @@ def _operate(options: argparse.Namespace) -> int:
 
 def _priority_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID")
-    parser.add_argument("priority", type=int, metavar="N", help="−1000 … 1000")
+    parser.add_argument("priority", type=whole, metavar="N", help="−1000 … 1000")
     add_reading(parser)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
@@ -79,6 +80,27 @@ def client_of(options: argparse.Namespace, **limits: float) -> Client:
     from hetsched.client import Client
 
     return Client.local(options.url, options.token, options.data_dir, **limits)
+
+
+def whole(text: str) -> int:
+    """A whole number, at most 2^53 as everywhere."""
+    value = int(text)
+    if abs(value) > 2**53:
+        raise ValueError(text)
+    return value
+
+
+def number(text: str) -> int | float | str:
+    """As a JSON number where it is one; "16Gi", and what is wrong, as it was written: the daemon says how it is wrong."""
+    if not text.isascii() or "_" in text or text.strip() != text:
+        return text
+    for read in (int, float):
+        try:
+            value = read(text)
+        except ValueError:
+            continue
+        return value if abs(value) < math.inf else text
+    return text
 
 
 def seconds(text: str) -> float:

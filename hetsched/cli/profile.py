@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from hetsched.cli import exits
+from hetsched.cli import exits, task_files
 from hetsched.cli.output import emit, emit_json, pairs, table
-from hetsched.cli.parser import Usage, add_reading, client_of
+from hetsched.cli.parser import add_reading, client_of
 from hetsched.cli.table import Command
 from hetsched.errors import NotFound
 
@@ -68,11 +65,7 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _import(options: argparse.Namespace) -> int:
-    try:
-        text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text(encoding="utf-8")
-        said = json.loads(text)
-    except (OSError, ValueError) as error:
-        raise Usage(f"cannot read {options.file}: {error}") from None
+    said = task_files.read(options.file)
     rows: Iterable[Any] = said.get("profiles", ()) if isinstance(said, dict) else ()
     kept = ("type", "model", "size", "times", "runs")
     answer = client_of(options).import_profiles([{name: row[name] for name in kept if name in row} for row in rows])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hetsched.cli import exits, words
 from hetsched.cli.offline import Place, add_place, place_of
 from hetsched.cli.output import emit, emit_json, note, one_line, pairs, table
-from hetsched.cli.parser import Usage
+from hetsched.cli.parser import Usage, whole
 from hetsched.cli.table import Command
 from hetsched.cli.why import tell_explanation
 
@@ -49,13 +49,13 @@ def _moment(at: str | None) -> Moment:
     if at is None:
         return Moment()
     frame = re.fullmatch(r"(\d+)-(\d+)", at)
-    if frame:
-        return Moment(frame=(int(frame[1]), int(frame[2])))
     try:
+        if frame:
+            return Moment(frame=(whole(frame[1]), whole(frame[2])))
         seconds = float(at) if re.fullmatch(r"\d+(\.\d+)?", at) else datetime.fromisoformat(at).timestamp()
-    except ValueError:
+        return Moment(at_ns=round(seconds * 1e9))
+    except (ValueError, OverflowError):
         raise Usage(f"--at {at!r} is no time: 2026-11-30T12:00:00Z, seconds since 1970, or a frame like 5-42") from None
-    return Moment(at_ns=round(seconds * 1e9))
 
 
 def _tell(told: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from hetsched.cli.parser import whole
 from hetsched.cli.table import Command
 
 
@@ -19,7 +20,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="store, tokens, logs and identity (HETSCHED_DATA)")
     parser.add_argument("--set", action="append", default=[], metavar="a.b=c", help="a key over the file; may repeat")
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="front ends beside the deciding process (server.workers)"
+        "--workers", type=whole, metavar="N", help="front ends beside the deciding process (server.workers)"
     )
     parser.add_argument(
         "--insecure", action="store_true", help="listen beyond this machine without TLS, knowing better"

@@ -12,7 +12,7 @@ from typing import Any
 from hetsched.cli import exits, task_files, task_options
 from hetsched.cli import graph as graphs
 from hetsched.cli.output import emit, emit_json, note
-from hetsched.cli.parser import Usage, add_connection, add_json, client_of, seconds
+from hetsched.cli.parser import Usage, add_connection, add_json, client_of, seconds, whole
 from hetsched.cli.report import problem_lines
 from hetsched.cli.table import Command
 from hetsched.cli.waiting import follow_to_end, wait_for
@@ -88,7 +88,7 @@ def _indices(text: str) -> list[int]:
         span, _, step = part.partition(":")
         first, dash, last = span.partition("-")
         try:
-            chosen = range(int(first), int(last if dash else first) + 1, int(step or 1))
+            chosen = range(whole(first), whole(last if dash else first) + 1, whole(step or "1"))
         except ValueError as error:
             raise Usage(f"--array {text}: it is written 0-99, 0-99:5 or 1,4,7") from error
         if not chosen or len(chosen) > 10_000_000:

@@ -1,7 +1,7 @@
-"""Task files for `submit FILE`: JSON, YAML (one document or many) or NDJSON, `-` for stdin.
+"""Files that the command line sends: tasks, graphs, profiles; JSON, YAML (one document or many) or NDJSON, `-` for stdin.
 
-A file is read as what it looks like, by its ending or by its first character; JSON is a subset of YAML, so a file that says
-neither is read as YAML.
+A file is read as what it looks like, by its ending; JSON is a subset of YAML, so a file that says neither is read as YAML. All of them go
+through the daemon's own reader of JSON: what that refuses (NaN, infinity, a key said twice) is told before anything is sent, with its place.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from hetsched.cli.parser import Usage
+from hetsched.errors import Problem
 
 
 def read(name: str) -> Any:
-    """The body to submit: a task, a list of tasks, or one of the array forms."""
+    """What it holds: a task, a list of tasks, one of the array forms, a graph; profiles."""
     text = _text(name)
     if not text.strip():
-        raise Usage(f"{name} holds no task")
+        raise Usage(f"{name} is empty")
     if text.startswith("#!"):
         raise Usage(
             f"{name} is a script, not a description of tasks: hetsched submit [options] -- /bin/sh PATH-ON-THE-NODE"
         )
     try:
         return _parse(name, text)
-    except ValueError as error:
+    except RecursionError:
+        raise Usage(f"{name}: is nested too deep") from None
+    except (ValueError, OverflowError) as error:
         raise Usage(f"{name}: {error}") from error
 
 
@@ -68,23 +71,14 @@ def _parse(name: str, text: str) -> Any:
     return _yaml(text)
 
 
-def _json(text: str, where: str = "") -> Any:
+def _json(text: str, *where: str) -> Any:
+    from hetsched.model.strict_json import parse_json  # a twentieth of a second, for those who read a file
+
     try:
-        return json.loads(text, parse_constant=_no_number, object_pairs_hook=_no_duplicates)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}" if where else str(error)) from error
-
-
-def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number")
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
-    return found
+        return parse_json(text.encode())
+    except Problem as problem:
+        place, detail = problem.errors[0]["pointer"], problem.errors[0]["detail"]
+        raise ValueError(": ".join(filter(None, (*where, place, detail)))) from None
 
 
 def _yaml(text: str) -> Any:
@@ -94,15 +88,19 @@ def _yaml(text: str) -> Any:
         documents = [_plain(document) for document in yaml.safe_load_all(text) if document is not None]
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
-    return documents[0] if len(documents) == 1 else documents
+    return _json(json.dumps(documents[0] if len(documents) == 1 else documents))
 
 
 def _plain(value: Any) -> Any:
-    """YAML reads times by itself; the daemon wants them as text."""
+    """YAML reads times by itself; the daemon wants them as text. What only YAML knows is refused."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, datetime.datetime):
         return (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)).isoformat()
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if value is not None and not isinstance(value, str | int | float):
+        raise ValueError(f"holds {type(value).__name__}, which JSON does not have")
     return value

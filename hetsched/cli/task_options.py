@@ -6,11 +6,10 @@ Quantities go to the daemon as they were written: it alone knows the rules, so t
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from typing import Any, NamedTuple
 
-from hetsched.cli.parser import Usage, seconds
+from hetsched.cli.parser import Usage, number, seconds, whole
 
 KINDS = ("gpu", "tpu", "fpga", "npu", "asic")
 
@@ -31,13 +30,13 @@ PLAIN = (
     Plain("queue", str, "tenant queue", "QUEUE"),
     Plain("qos", str, "critical, production, best_effort or background"),
     Plain("guarantee", str, "guaranteed, burstable or best_effort"),
-    Plain("priority", int, "−1000 … 1000 within the qos", "N"),
+    Plain("priority", whole, "−1000 … 1000 within the qos", "N"),
     Plain("pattern", str, "matrix-heavy, control-heavy or tensor-op, for the cost model"),
     Plain("on_deadline", str, "continue or expire"),
     Plain("estimate", seconds, "your guess of the run time", "TIME"),
     Plain("time_limit", seconds, "stopped after this long", "TIME"),
     Plain("grace", seconds, "between SIGTERM and SIGKILL (30)", "TIME"),
-    Plain("retries", int, "extra attempts after a failure (3)", "N"),
+    Plain("retries", whole, "extra attempts after a failure (3)", "N"),
     Plain("workdir", str, "where the command runs", "PATH"),
     Plain("user", str, "who runs it"),
     Plain("duration", seconds, "no command: how long the placement is held", "TIME"),
@@ -104,9 +103,9 @@ def _add_resources(group: argparse._ArgumentGroup) -> None:
 
 def _add_many(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--array", metavar="0-99", help="one task for each index: 0-99, 0-99:5, 1,4,7")
-    group.add_argument("--gang", type=int, metavar="N", help="N members, placed all or none")
+    group.add_argument("--gang", type=whole, metavar="N", help="N members, placed all or none")
     group.add_argument("--gang-id", metavar="ID", help="its id (else one is made)")
-    group.add_argument("--min-size", type=int, metavar="N", help="the gang may run with this many")
+    group.add_argument("--min-size", type=whole, metavar="N", help="the gang may run with this many")
 
 
 def spell(options: argparse.Namespace) -> dict[str, Any]:
@@ -114,7 +113,7 @@ def spell(options: argparse.Namespace) -> dict[str, Any]:
     task = {option.field: getattr(options, option.field) for option in PLAIN}
     task |= {
         "resources": _resources(options),
-        "limits": {k: _number(v) for k, v in _mapping("--limit", options.limit).items()},
+        "limits": {k: number(v) for k, v in _mapping("--limit", options.limit).items()},
         "labels": _mapping("--label", options.label),
         "env": _env(options.env),
         "node_selector": {k: _one_or_list(v) for k, v in _mapping("--selector", options.selector).items()},
@@ -138,21 +137,8 @@ def _resources(options: argparse.Namespace) -> dict[str, Any]:
     names = ["cpu", "memory"]
     for kind in KINDS:
         names += [kind, f"{kind}_memory"]
-    found = {name: _number(getattr(options, name)) for name in names if getattr(options, name) is not None}
-    return found | {k: _number(v) for k, v in _mapping("--resource", options.resource).items()}
-
-
-def _number(text: str) -> int | float | str:
-    """As a JSON number where it is one; "16Gi", and what is wrong, as it was written."""
-    if not text.isascii() or "_" in text or text.strip() != text:
-        return text
-    for read in (int, float):
-        try:
-            value = read(text)
-        except ValueError:
-            continue
-        return value if math.isfinite(value) else text
-    return text
+    found = {name: number(getattr(options, name)) for name in names if getattr(options, name) is not None}
+    return found | {k: number(v) for k, v in _mapping("--resource", options.resource).items()}
 
 
 def _mapping(flag: str, texts: list[str] | None) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hetsched.cli import exits, words
 from hetsched.cli.output import emit, emit_json, note, pairs, table
-from hetsched.cli.parser import Usage, add_reading, client_of
+from hetsched.cli.parser import Usage, add_reading, client_of, whole
 from hetsched.cli.table import Command
 
 _LIMIT = 1000
@@ -22,8 +22,8 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--label", metavar="K=V")
     parser.add_argument("--qos")
     parser.add_argument("--since", metavar="TIME", help="submitted since, RFC 3339")
-    parser.add_argument("--limit", type=int, default=_LIMIT, metavar="N", help=f"at most so many ({_LIMIT}; 0: all)")
-    parser.add_argument("--last", type=int, metavar="N", help="the N submitted last, newest first")
+    parser.add_argument("--limit", type=whole, default=_LIMIT, metavar="N", help=f"at most so many ({_LIMIT}; 0: all)")
+    parser.add_argument("--last", type=whole, metavar="N", help="the N submitted last, newest first")
     add_reading(parser)
 
 

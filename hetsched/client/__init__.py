@@ -20,7 +20,8 @@ from urllib.parse import quote, urlencode
 
 from hetsched.client import address, streams
 from hetsched.client.problems import Unreachable
-from hetsched.client.transport import Transport
+from hetsched.client.transport import Transport, sendable
+from hetsched.errors import Problem
 
 __all__ = ["ENDED", "Client", "Unreachable"]
 
@@ -67,7 +68,8 @@ class Client:
         self, body: bytes, content_type: str, *, key: str | None = None, wait_s: float | None = None
     ) -> dict[str, Any]:
         """As `submit`, with a body encoded by the caller (JSON, NDJSON or msgpack)."""
-        headers = {"Content-Type": content_type, "Idempotency-Key": key or secrets.token_hex(16)}
+        key = sendable("the idempotency key", key) if key else secrets.token_hex(16)
+        headers = {"Content-Type": content_type, "Idempotency-Key": key}
         if wait_s is not None:
             headers["Prefer"] = f"wait={wait_s:g}"
         answer: dict[str, Any] = self._http.call("POST", "/v1/schedule", body, headers=headers, repeatable=True)
@@ -290,4 +292,7 @@ def _name(text: str) -> str:
 
 
 def _encode(body: Any) -> bytes:
-    return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
+    try:
+        return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Problem(f"this cannot be written as JSON: {error}", code="malformed") from None

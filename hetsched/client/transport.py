@@ -63,7 +63,7 @@ class Transport:
         self._places = Places(urls)
         self._headers = {"Accept": "application/json", "User-Agent": "hetsched-client"}
         if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+            self._headers["Authorization"] = f"Bearer {sendable('the token', token)}"
         self._patience_s, self._reach_s, self._timeout_s = patience_s, reach_s, timeout_s
         self._local = threading.local()
         self._epochs: dict[str, tuple[int, float]] = {}  # of each cell the highest that was heard, and when last
@@ -279,6 +279,13 @@ class Transport:
         connection.timeout = timeout_s
         connection.sock.settimeout(timeout_s)
         return connection
+
+
+def sendable(what: str, text: str) -> str:
+    """The text, if a header can hold it. Raises ConfigError."""
+    if not (text.isascii() and text.isprintable()):
+        raise ConfigError(f"{what} must be printable ASCII")
+    return text
 
 
 def _dropped(url: str, error: BaseException) -> Unreachable:

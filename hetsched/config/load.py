@@ -54,7 +54,7 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
         raise ConfigError(f"{path} is not TOML: {error}") from None
 
 
@@ -76,7 +76,7 @@ def _toml_value(text: str) -> Any:
     """As TOML if it is (`3`, `true`, `["critical"]`), else the text itself."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # also what Python says of a number of thousands of digits
         return text
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 
 from hetsched.config.tree import Config
 from hetsched.model import Qos
-from hetsched.quantity import QuantityError, cpu_milli
+from hetsched.model.reader import LONGEST_SECONDS
+from hetsched.quantity import LARGEST, QuantityError, cpu_milli
 
 PRESETS = (
     "price",
@@ -132,8 +132,8 @@ def _positive(config: Config) -> Iterator[str]:
         "policy.scorer_budget",
     ):
         value = _value(config, key)
-        if not 0 < value < math.inf:
-            yield f"{key} is {value}, must be above 0"
+        if not 0 < value <= _most(value):
+            yield f"{key} is {value}, must be above 0 and at most {_most(value):g}"
 
 
 def _not_negative(config: Config) -> Iterator[str]:
@@ -154,14 +154,14 @@ def _not_negative(config: Config) -> Iterator[str]:
         "health.cordon_within",
     ):
         value = _value(config, key)
-        if not 0 <= value < math.inf:
-            yield f"{key} is {value}, must not be negative"
+        if not 0 <= value <= _most(value):
+            yield f"{key} is {value}, must not be negative, and at most {_most(value):g}"
 
 
 def _ranges(config: Config) -> Iterator[str]:
     for queue, delay in config.preemption.queue_delay.items():
-        if not 0 <= delay < math.inf:
-            yield f"preemption.queue_delay.{queue} is {delay}, must not be negative"
+        if not 0 <= delay <= _most(delay):
+            yield f"preemption.queue_delay.{queue} is {delay}, must not be negative, and at most {_most(delay):g}"
     for name in ("cpu", "memory"):
         ratio = getattr(config.overcommit, name)
         if not 1 <= ratio <= 100:
@@ -206,14 +206,20 @@ def _relations(config: Config) -> Iterator[str]:
     agent, health, limits = config.agent, config.health, config.limits
     if agent.heartbeat * 2 > agent.lease:
         yield f"agent.lease ({agent.lease}) must be at least twice agent.heartbeat ({agent.heartbeat}), else one late message loses a node"
-    if health.hot_celsius > health.critical_celsius:
-        yield "health.critical_celsius must be at least health.hot_celsius"
+    hot, critical = health.hot_celsius, health.critical_celsius
+    if not 0 < hot <= critical <= 1000:
+        yield f"health.hot_celsius ({hot}) must be above 0 and at most health.critical_celsius ({critical}), and that at most 1000"
     if limits.array_tasks > limits.inbox_tasks:
         yield f"limits.inbox_tasks must be at least limits.array_tasks ({limits.array_tasks}), else such an array can never be taken"
     if limits.bulk_tasks > limits.inbox_tasks:
         yield f"limits.inbox_tasks must be at least limits.bulk_tasks ({limits.bulk_tasks}), else such a list can never be taken"
     if bool(config.server.tls_cert) != bool(config.server.tls_key):
         yield "server.tls_cert and server.tls_key belong together: give both or none"
+
+
+def _most(value: float) -> float:
+    """Durations are what has a point; in nanoseconds they have to stay whole numbers of the core."""
+    return LONGEST_SECONDS if isinstance(value, float) else LARGEST
 
 
 def _value(config: Config, key: str) -> float:

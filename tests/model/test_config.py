@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,25 @@ def test_show_prints_plain_values() -> None:
         "latency": 0.02,
         "size": 256,
     }
+
+
+def leaves(section: msgspec.Struct, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key and its default; of a map, one entry."""
+    for field in msgspec.structs.fields(type(section)):
+        value = getattr(section, field.name)
+        if isinstance(value, msgspec.Struct):
+            yield from leaves(value, f"{path}{field.name}.")
+        else:
+            yield path + field.name + (".any" if isinstance(value, dict) else ""), value
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999", "1e300", "9" * 30, "9" * 5000])
+def test_no_key_takes_a_number_that_nobody_can_mean(text: str, tmp_path: Path) -> None:
+    for key, default in leaves(Config()):
+        if isinstance(default, str | tuple) or key in ("agent.labels.any", "cells.queues.any"):
+            continue  # a word may be spelt like that
+        with pytest.raises(ConfigError, match=key.partition(".any")[0].rpartition(".")[2]):
+            load(None, [f"{key}={text}"])
+    (tmp_path / "h.toml").write_text(f"[batch]\nmax_wait = {text}\n")
+    with pytest.raises(ConfigError):
+        load(tmp_path / "h.toml")
