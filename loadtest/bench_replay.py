@@ -21,7 +21,7 @@ from hetsched.sim.read_trace import read_nodes, read_pods
 from hetsched.sim.weighted import spread
 from loadtest.replay.curves import draw_curves
 from loadtest.replay.idle import Idle
-from loadtest.replay.measure import Measure, bound, by_class, size_of
+from loadtest.replay.measure import Measure, bound, by_class, rooms, size_of
 from loadtest.replay.world import KNOWLEDGE, Drawn, cluster, draw, offered, read_jobs, world
 
 BASELINE = (
@@ -95,7 +95,8 @@ def compared(given: argparse.Namespace) -> dict[str, Any]:
         "nodes": len(nodes),
         "devices": devices,
         "load": offered(drawn) / devices,
-        "bound": bound(drawn, devices) / devices / last_submission_s(drawn),
+        "bound": bound(drawn, {1: devices}) / devices / last_submission_s(drawn),
+        "bound_by_width": bound(drawn, rooms(nodes), sweeps=given.tight) / devices / last_submission_s(drawn),
     }
     for name, sets in (("ours", given.set), ("plain", BASELINE)):
         if name in given.only.split(","):
@@ -104,7 +105,9 @@ def compared(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def in_words(out: dict[str, Any]) -> None:
-    print("  ".join(f"{name} {out[name]:.4g}" for name in ("jobs", "nodes", "devices", "load", "bound")))
+    print(
+        "  ".join(f"{name} {out[name]:.4g}" for name in ("jobs", "nodes", "devices", "load", "bound", "bound_by_width"))
+    )
     for name in ("ours", "plain"):
         if name in out:
             print(f"{name}:", {key: out[name][key] for key in TOLD})
@@ -128,6 +131,11 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--parts", action="store_true", help="shares of devices and qos as the pods have them")
     parser.add_argument(
         "--idle", action="store_true", help="tell why devices are idle (for whole devices: not with --parts)"
+    )
+    parser.add_argument(
+        "--tight",
+        action="store_true",
+        help="lower the bound by width hour by hour (seconds for a window, hours for months)",
     )
     parser.add_argument("--knows", choices=KNOWLEDGE, default="learned", help="of run times")
     parser.add_argument("--seed", type=int, default=1)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.model import Task
+from hetsched.model import NodeSpec, Task
 from hetsched.scheduler.messages import Event
 from hetsched.sim.summary import OVER
 from hetsched.sim.weighted import spread
 from loadtest.replay.world import Drawn
 
 Floats = npt.NDArray[np.float64]
+Levels = npt.NDArray[np.int64]
 HOUR_S = 3600.0
 
 
@@ -73,19 +75,62 @@ def job_of(task: Task) -> str:
     return task.gang.id if task.gang is not None else str(task.id)
 
 
-def bound(drawn: Sequence[Drawn], devices: int) -> float:
+def rooms(nodes: Iterable[NodeSpec]) -> dict[int, int]:
+    """Devices of all nodes that have at least so many, by how many; 1: all of them. What `bound` counts work by that needs wide nodes."""
+    has = [len(node.devices) for node in nodes]
+    return {width: sum(count for count in has if count >= width) for width in sorted({1, *has}) if width}
+
+
+def bound(drawn: Sequence[Drawn], room: Mapping[int, int], *, sweeps: bool = False) -> float:
     """No scheduler can make more device-seconds of work happen before the last submission.
 
-    Jobs are taken as liquid: each may use from nothing to all that it asked for, from its submission on. Then the most is a maximum flow,
-    and each cut is an upper bound (weak duality): in the hours `full` the cluster's capacity counts, for the rest each job's own work or
-    its own width. `full` is where a cluster that never idles while there is work would be full; all hours and none are tried too. The
-    least of the three is told.
+    `room`: devices by how many a task must ask for at least to be kept to them, so {1: devices} takes the cluster for one pool of them, and
+    `rooms(nodes)` keeps wide tasks to nodes that are as wide. Jobs are taken as liquid: each may use from nothing to all that it asked for,
+    from its submission on. Then the most is a maximum flow, and each cut is an upper bound (weak duality): in an hour of level k the devices
+    of `room[k]` count for all jobs that ask for as many, for any other job, and any other hour, its own work or its own width. An hour has
+    the lowest level at which a cluster that never idles while there is work for it would be full, of the levels that are tried: all sets of
+    them, none, and the first in every hour. The least of these cuts is told; if `sweeps`, it is lowered hour by hour first.
     """
     end_s = max(one.job.submit_s for one in drawn)
     at_s = np.array([one.job.submit_s for one in drawn])
     run_s = np.array([one.job.duration_s for one in drawn])
     wide = np.array([one.milli / 1000 for one in drawn])
+    asks = np.array([sum(ask.whole + ask.parts for ask in one.pod.task.resources.devices) for one in drawn])
     edges = np.append(np.arange(0.0, end_s, HOUR_S), end_s)
+    needed = [max(level for level in room if level <= ask) for ask in asks]
+    levels = sorted({1, *needed})
+    kinds = [(at_s[of], run_s[of], wide[of]) for of in (np.equal(needed, level) for level in levels)]
+    full = {}
+    for at, level in enumerate(levels):
+        above = [np.concatenate(part) for part in zip(*kinds[at:], strict=True)]
+        full[level] = _full(room[level], edges, *above)
+    tried = [np.ones(len(edges) - 1, dtype=np.int64)]
+    for count in range(len(levels) + 1):
+        for some in combinations(levels, count):
+            tried.append(np.select([full[level] for level in some], some, 0) if some else np.zeros_like(tried[0]))
+
+    def cut(which: Levels) -> float:
+        return _cut(which, edges, room, dict(zip(levels, kinds, strict=True)))
+
+    return _swept(min(tried, key=cut), (0, *levels), cut) if sweeps else min(map(cut, tried))
+
+
+def _swept(which: Levels, levels: Sequence[int], cut: Callable[[Levels], float]) -> float:
+    """Each hour takes another level where that makes the cut less, over and over until that saves no more than a part in ten thousand."""
+    least = cut(which)
+    while True:
+        before = least
+        for hour, level in product(range(len(which)), levels):
+            other = which.copy()
+            other[hour] = level
+            if (told := cut(other)) < least:
+                which, least = other, told
+        if before - least <= 1e-4 * before:
+            return least
+
+
+def _full(devices: int, edges: Floats, at_s: Floats, run_s: Floats, wide: Floats) -> npt.NDArray[np.bool_]:
+    """The hours in which so many devices would all be at work, if these jobs could be split at will."""
     length = np.diff(edges)
     begun = _by_hour(at_s, wide, edges)
     ended = _by_hour(at_s + run_s, wide, edges)
@@ -94,7 +139,7 @@ def bound(drawn: Sequence[Drawn], devices: int) -> float:
     for hour, want in enumerate(asked):
         backlog = max(0.0, backlog + (want - devices) * length[hour])
         full[hour] = backlog > 0 or want >= devices
-    return min(_cut(which, edges, devices, at_s, run_s, wide) for which in (full, ~full & False, full | True))
+    return full
 
 
 def _by_hour(at_s: Floats, wide: Floats, edges: Floats) -> Floats:
@@ -107,11 +152,20 @@ def _by_hour(at_s: Floats, wide: Floats, edges: Floats) -> Floats:
     return np.diff(total)
 
 
-def _cut(full: npt.NDArray[np.bool_], edges: Floats, devices: int, at_s: Floats, run_s: Floats, wide: Floats) -> float:
+def _cut(
+    which: Levels,
+    edges: Floats,
+    room: Mapping[int, int],
+    kinds: Mapping[int, tuple[Floats, Floats, Floats]],
+) -> float:
+    """`which`: the level of each hour, 0 for none. `kinds`: submission, run time and width of the jobs by the level that they need."""
     length = np.diff(edges)
-    rest = np.concatenate(([0.0], np.cumsum(np.where(full, 0.0, length))))
-    before = np.interp(at_s, edges, rest)
-    return float(devices * length[full].sum() + (wide * np.minimum(run_s, rest[-1] - before)).sum())
+    total = sum(devices * length[which == level].sum() for level, devices in room.items())
+    for level, (at_s, run_s, wide) in kinds.items():
+        counted = (which > 0) & (which <= level)  # with the devices of these hours
+        rest = np.concatenate(([0.0], np.cumsum(np.where(counted, 0.0, length))))
+        total += (wide * np.minimum(run_s, rest[-1] - np.interp(at_s, edges, rest))).sum()
+    return float(total)
 
 
 def by_class(
