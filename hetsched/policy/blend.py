@@ -142,22 +142,28 @@ class Blend:
         self, shape: ShapeWords, fleet: Fleet, slot: int, of_core: Mapping[str, float], lost: Mapping[str, int]
     ) -> list[dict[str, Any]]:
         """Every term that was weighed: its value on this node (`of_core`: the core's; `lost`: see `preset_row`; None: a plug-in gave nothing),
-        weight, meaning and source."""
+        weight, meaning and source. Nor is anything known of a plug-in that was not asked about such a shape since the start, or not lately."""
         weights = self.weights(shape.task_type)
-        vectors = self._computed(shape, fleet, weights) | self._answers.get(shape, {})
+        answers = self._answers.get(shape)
+        vectors = self._computed(shape, fleet, weights) | (answers or {})
         rows = []
         for name, weight in weights.items():
             value = float(vectors[name][slot]) if name in vectors and slot < vectors[name].size else of_core.get(name)
             if name == "preset":
                 rows.append(preset_row(self._config.preset, weight, value, lost))
             else:
-                rows.append(term_row(name, presets.TERMS.get(name) or self._plug_in(name, value), weight, value))
+                rows.append(
+                    term_row(name, presets.TERMS.get(name) or self._plug_in(name, value, answers), weight, value)
+                )
         return rows
 
-    def _plug_in(self, name: str, value: float | None) -> presets.Term:
+    def _plug_in(self, name: str, value: float | None, answers: Mapping[str, Vector] | None) -> presets.Term:
         scorer = self.scorers.scorers.get(name)
         where = ":".join(str(getattr(scorer, part, "?")) for part in ("__module__", "__qualname__"))
-        what = f"the plug-in {name}" + (" (it gave nothing: dropped from the decision)" if value is None else "")
+        what = f"the plug-in {name}"
+        if value is None:
+            is_dropped = answers is not None and name not in answers
+            what += f" ({'it gave nothing: dropped from the decision' if is_dropped else 'not asked about this, or long ago'})"
         return presets.Term(what, f"{where}, policy.scorers.{name}")
 
 

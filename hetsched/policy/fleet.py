@@ -1,7 +1,8 @@
 """The nodes as arrays, a place a node slot: what terms and plug-ins count with. Made anew when nodes come or change, never per task.
 
-A figure that nobody knows is NaN; a slot without a node has `present` false. A fleet never changes: `changed` makes the next one from it,
-at the price of the nodes that differ. Nodes with the same devices form a group, and what follows from devices is computed once a group.
+A figure that nobody knows is NaN; a slot without a node has `present` false. A fleet never changes, and its arrays cannot be written to, for
+plug-ins are given it too: `changed` makes the next one from it, at the price of the nodes that differ.
+Nodes with the same devices form a group, and what follows from devices is computed once a group.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Fleet:
 
     def __init__(self, nodes: Iterable[tuple[int, NodeSpec]] = ()) -> None:
         self.size = 0
-        self.specs: list[NodeSpec | None] = []
+        self.specs: tuple[NodeSpec | None, ...] = ()
         self._table = np.empty((5, 0))
         self._groups: list[Devices] = []
         self._group_of: dict[tuple[object, ...], int] = {}
@@ -48,7 +49,7 @@ class Fleet:
     def changed(self, nodes: Iterable[tuple[int, NodeSpec | None]]) -> Fleet:
         """The fleet with these nodes in these slots; None: the slot is empty."""
         fleet = Fleet()
-        fleet.size, fleet.specs = self.size, self.specs.copy()
+        fleet.size, fleet.specs = self.size, self.specs
         fleet._table, fleet.group = self._table.copy(), self.group.copy()
         fleet._groups, fleet._group_of = self._groups.copy(), self._group_of.copy()
         fleet._fill(nodes)
@@ -57,16 +58,19 @@ class Fleet:
     def _fill(self, nodes: Iterable[tuple[int, NodeSpec | None]]) -> None:
         pairs = list(nodes)
         more = max((slot for slot, _ in pairs), default=-1) + 1 - self.size
+        specs = [*self.specs, *[None] * more]
         if more > 0:
-            self.specs += [None] * more
             self._table = np.hstack([self._table, np.full((5, more), np.nan)])
             self.group = np.concatenate([self.group, np.full(more, -1)])
             self.size += more
         for slot, spec in pairs:
-            self.specs[slot] = spec
+            specs[slot] = spec
             self._table[:, slot] = np.nan if spec is None else _row(spec)
             self.group[slot] = -1 if spec is None else self._group(spec.devices)
+        self.specs = tuple(specs)
         self.present: NDArray[np.bool_] = self.group >= 0
+        for array in (self._table, self.group, self.present):
+            array.flags.writeable = False
         self.cpu_cores, self.memory_bytes, self.single_core, self.pue, self.delay_s = self._table
         self._vectors: dict[tuple[object, ...], Vector] = {}
         self._used = frozenset(np.unique(self.group).tolist())
@@ -123,6 +127,7 @@ class Fleet:
             if len(self._vectors) >= VECTORS_KEPT:
                 self._vectors.clear()
             found = self._vectors[key] = compute()
+            found.flags.writeable = False
         return found
 
 

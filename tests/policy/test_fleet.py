@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from typing import Any
 
 import numpy as np
 
 from hetsched.model import DeviceAsk, DeviceSpec, NodeSpec, parse_node
-from hetsched.policy.fleet import Fleet
+from hetsched.policy.fleet import FIGURES, Fleet
 
 from .worlds import node
 
@@ -55,3 +57,26 @@ def test_of_a_mixed_board_the_figures_are_those_of_the_devices_that_a_task_would
     for count, figures in ((1, [90, 40]), (2, [50, 40]), (4, [30, 40])):
         assert fleet.devices((DeviceAsk(kind="gpu", whole=count),), "tflops").tolist() == figures
     assert fleet.devices((DeviceAsk(kind="gpu", whole=1, models=("slow",)),), "tflops")[0] == 10
+
+
+def test_nobody_who_is_given_a_fleet_can_change_what_the_next_one_is_given() -> None:
+    """Every array that it has or answers, first or later: what its methods make for the asker alone may be the asker's."""
+    raw = {**node("n", "T4", count=2), "cpu": 4, "memory": "1Gi", "volumes": ["v"]}
+    fleet = Fleet(enumerate(parse_node(raw))).changed([(2, parse_node({**raw, "name": "m"})[0])])
+    figures = {name: value for name, value in vars(fleet).items() if isinstance(value, np.ndarray)}
+    assert {"present", "cpu_cores", "memory_bytes", "single_core", "pue", "delay_s", "group"} <= figures.keys()
+
+    def answers() -> list[Any]:
+        asked = [fleet.holds("v"), *(fleet.devices(ASKS, figure) for figure in FIGURES)]
+        return [*asked, fleet.each(lambda spec: 1.0), fleet.each_group(len)]
+
+    before = [array.copy() for array in (*figures.values(), *answers())]
+    for array in (*figures.values(), *answers()):
+        if array.flags.writeable:
+            array[:] = 0
+        with contextlib.suppress(ValueError):
+            array[:] = 0
+    assert all(not array.flags.writeable for array in figures.values())
+    for array, was in zip((*figures.values(), *answers()), before, strict=True):
+        assert np.array_equal(array, was, equal_nan=array.dtype == np.float64)
+    assert isinstance(fleet.specs, tuple)

@@ -8,6 +8,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Iterator
+from operator import setitem
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from hetsched.policy.scorers import Scorers, load_scorers
 from hetsched.policy.shape import ShapeWords
 from hetsched.scheduler import Scheduler
 from hetsched.scheduler import messages as m
+from hetsched.scheduler.ranking import Ranking
 from tests.scheduler.build import Story, node, task
 
 from .worlds import fleet, shape
@@ -99,6 +101,31 @@ def test_it_is_asked_for_shapes_and_nodes_not_for_tasks() -> None:
     assert asked == [3]
 
 
+def test_one_that_was_not_asked_is_not_said_to_have_been_dropped() -> None:
+    """After a restart with another plug-in: who was placed before is ranked by it no more."""
+
+    def likes(shape: ShapeWords, nodes: Fleet) -> Any:
+        return np.full(nodes.size, 0.25)
+
+    scorers = Scorers({"likes": likes, "bad": raises})
+    one = story(scorers, preset="first-fit", scorers={"likes": 1.0, "bad": 1.0})
+    one.submit(task("a"))
+    placed = one.scheduler.world.ranking
+
+    def told() -> dict[str, tuple[Any, str]]:
+        rows = one.scheduler.view.explain("a")["terms"]
+        return {row["term"]: (row["value"], row["what"]) for row in rows if row["term"] in scorers.scorers}
+
+    dropped = "the plug-in bad (it gave nothing: dropped from the decision)"
+    assert told() == {"likes": (0.25, "the plug-in likes"), "bad": (None, dropped)}
+    one.scheduler.world.ranking = Ranking(placed.books, scorers)  # as a restart has it
+    unasked = "(not asked about this, or long ago)"
+    assert told() == {name: (None, f"the plug-in {name} {unasked}") for name in scorers.scorers}
+    one.submit(task("b"))
+    assert told() == {"likes": (0.25, "the plug-in likes"), "bad": (None, dropped)}
+    assert scorers.dropped == {("bad", "raised"): 2}
+
+
 def raises(shape: ShapeWords, nodes: Fleet) -> Any:
     raise RuntimeError("no")
 
@@ -111,6 +138,7 @@ def raises(shape: ShapeWords, nodes: Fleet) -> Any:
         lambda shape, nodes: np.full(nodes.size, np.nan),
         lambda shape, nodes: ["text"] * nodes.size,
         lambda shape, nodes: None,
+        lambda shape, nodes: setitem(nodes.present, slice(None), False) or np.ones(nodes.size),
     ],
 )
 def test_one_that_misbehaves_is_dropped_counted_and_harms_nobody(bad: Any) -> None:
