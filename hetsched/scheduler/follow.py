@@ -198,4 +198,4 @@ class Follow:
         gone = sum(self.world.core.task(m).state > _core.SUCCEEDED for m in gang.members)
         if state == _core.FAILED or gang.size - gone < gang.min_size:
             for member in sorted(gang.members):
-                outcomes.cancel(self.world, member)
+                outcomes.cancel_with_gang(self.world, member)

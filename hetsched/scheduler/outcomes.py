@@ -42,7 +42,9 @@ def failed(world: World, task: int, text: str, exit_code: int | None, reason: Re
     row = world.core.task(task)
     body = world.body(task)
     world.books.say(words.AttemptNoted(task, text, exit_code))
-    final = row.failures >= body.retries or (reason is Reason.TIME_LIMIT and "time_limit" not in body.retry_on)
+    final = row.failures >= body.retries or (
+        reason is Reason.TIME_LIMIT and Reason.TIME_LIMIT.word not in body.retry_on
+    )
     if text.startswith(CANNOT_START) and is_poisoned(world, task):
         final, reason = True, Reason.POISONED
     if final:
@@ -54,7 +56,8 @@ def failed(world: World, task: int, text: str, exit_code: int | None, reason: Re
 
 
 def stopped(world: World, task: int, reported_success: bool, text: str, exit_code: int | None) -> None:
-    """An attempt that was told to stop is over; why it was told decides."""
+    """An attempt that was told to stop is over. The first reason stays, whatever its end looks like: why it was told decides, unless its
+    agent says that it was over its time limit before."""
     reason = world.books.attempts.stopping.get(task, Reason.OPERATOR)
     if reason is Reason.CANCELLED or reason is Reason.DEADLINE:
         world.core.ended(task, _core.CANCELLED, reason)
@@ -62,8 +65,8 @@ def stopped(world: World, task: int, reported_success: bool, text: str, exit_cod
         world.core.ended(task, _core.SUCCEEDED, Reason.NONE)
     elif reason is Reason.REPLANNED:
         world.core.ended(task, _core.CANCELLED, reason)
-    elif reason is Reason.TIME_LIMIT:
-        failed(world, task, text or reason.word, exit_code, reason)
+    elif reason is Reason.TIME_LIMIT or text == Reason.TIME_LIMIT.word:
+        failed(world, task, Reason.TIME_LIMIT.word, exit_code, Reason.TIME_LIMIT)
     else:
         world.core.requeue(task, reason, preempted=reason in EVICTIONS)
 
@@ -96,6 +99,13 @@ def cancel(world: World, task: int) -> bool:
     else:
         world.core.ended(task, _core.CANCELLED, Reason.CANCELLED)
     return True
+
+
+def cancel_with_gang(world: World, task: int) -> None:
+    """Another member failed for good. Who is being stopped for its time limit fails for that, unless it would be tried again."""
+    over_limit = world.books.attempts.stopping.get(task) is Reason.TIME_LIMIT
+    if not over_limit or Reason.TIME_LIMIT.word in world.body(task).retry_on:
+        cancel(world, task)
 
 
 def watch_run(world: World, task: int) -> None:

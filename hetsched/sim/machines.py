@@ -34,7 +34,7 @@ NS = 1_000_000_000
 
 class SimAttempt(msgspec.Struct, kw_only=True, eq=False):
     """`speed`: work done in a second, after `fetch_ns` of waiting for data. `done_before_ns`: work that earlier attempts had secured by
-    checkpoints. `halted_ns`: when it was told to stop and worked no more."""
+    checkpoints. `halted_ns`: when it was told to stop and worked no more, `halted_for`: why; the first reason stays."""
 
     node: str
     task: str
@@ -44,6 +44,7 @@ class SimAttempt(msgspec.Struct, kw_only=True, eq=False):
     fetch_ns: int
     done_before_ns: int
     halted_ns: int | None = None
+    halted_for: str = ""
     is_over: bool = False
     succeeded: bool = False
     reason: str = ""
@@ -230,7 +231,7 @@ class Machines:
     def fail(self, task: str, reason: str, now_ns: int) -> list[Input]:
         """The running attempt fails; nothing happens where none runs."""
         attempt = self.live.get(task)
-        return [] if attempt is None else self._over(attempt, False, reason, now_ns)
+        return [] if attempt is None else self._over(attempt, False, attempt.halted_for or reason, now_ns)
 
     def _finished(self, attempt: SimAttempt, now_ns: int) -> list[Input]:
         return [] if attempt.is_over or attempt.halted_ns is not None else self._over(attempt, True, "", now_ns)
@@ -244,15 +245,15 @@ class Machines:
         """It works no more, and is over at once or after its `stop_time`, at most `grace_s`."""
         if attempt.is_over or attempt.halted_ns is not None:
             return []
-        attempt.halted_ns = now_ns
+        attempt.halted_ns, attempt.halted_for = now_ns, reason
         stop_s = min(self._task_of(attempt.task).stop_time or 0.0, grace_s)
         if stop_s == 0:
             return self._over(attempt, False, reason, now_ns)
-        self._agenda.enter(now_ns + round(stop_s * NS), partial(self._halted, attempt, reason))
+        self._agenda.enter(now_ns + round(stop_s * NS), partial(self._halted, attempt))
         return []
 
-    def _halted(self, attempt: SimAttempt, reason: str, now_ns: int) -> list[Input]:
-        return [] if attempt.is_over else self._over(attempt, False, reason, now_ns)
+    def _halted(self, attempt: SimAttempt, now_ns: int) -> list[Input]:
+        return [] if attempt.is_over else self._over(attempt, False, attempt.halted_for, now_ns)
 
     def _over(self, attempt: SimAttempt, succeeded: bool, reason: str, now_ns: int) -> list[Input]:
         """Note the end; the daemon hears of it now if the node is linked, else when it joins again."""

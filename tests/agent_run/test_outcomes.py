@@ -47,6 +47,22 @@ async def test_the_time_limit_ends_a_task_with_its_children(bench: Bench) -> Non
     assert (ended.succeeded, ended.reason) == (False, "time_limit")
 
 
+@pytest.mark.parametrize("code", [0, 1, 77])
+async def test_over_its_time_limit_the_reason_stays_however_it_ends_in_its_grace(bench: Bench, code: int) -> None:
+    script = f"trap 'exit {code}' TERM; while :; do sleep 0.02; done"
+    ended = await bench.run("t", "sh", "-c", script, time_limit_s=0.5)
+    assert (ended.succeeded, ended.exit_code, ended.reason) == (False, code, "time_limit")
+
+
+@pytest.mark.parametrize("reason", ["preempted", "cancelled", "device_failed", "operator", "gang", "reclaim"])
+async def test_told_to_stop_the_reason_stays_though_it_fails_in_its_grace(bench: Bench, reason: str) -> None:
+    bench.start("t", "sh", "-c", "trap 'exit 1' TERM; echo ready; while :; do sleep 0.02; done")
+    await bench.file(bench.spool.path(Key("t", 1)) / "stdout")
+    bench.stop("t", reason=reason)
+    ended = await bench.ended("t")
+    assert (ended.succeeded, ended.exit_code, ended.reason) == (False, 1, reason)
+
+
 async def test_a_task_may_clean_up_in_its_grace(bench: Bench) -> None:
     script = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.02; done"
     bench.start("t", "sh", "-c", script)

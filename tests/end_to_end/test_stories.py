@@ -117,6 +117,13 @@ def test_over_its_time_limit_a_task_fails_and_is_not_retried(cluster: Cluster) -
     assert [attempt["reason"] for attempt in ended["attempts"]] == ["time_limit"]
 
 
+def test_over_its_time_limit_an_error_in_its_grace_is_no_other_reason(cluster: Cluster) -> None:
+    task = cluster.submit("sh", "-c", "trap 'exit 1' TERM; while :; do sleep 0.05; done", time_limit=1, grace=10)
+    ended = cluster.until(task, "failed")
+    assert [(one["reason"], one["exit_code"]) for one in ended["attempts"]] == [("time_limit", 1)]
+    assert ended["reason"] == "time_limit"
+
+
 def test_a_failure_is_tried_again_and_the_reason_of_each_is_kept(cluster: Cluster) -> None:
     task = cluster.submit("sh", "-c", '[ "$HETSCHED_ATTEMPT" = 2 ]', retries=2)
     ended = cluster.until(task, "succeeded")

@@ -58,6 +58,21 @@ def test_over_its_time_limit_it_fails(tmp_path: Path) -> None:
     assert run.of("failed")[0]["reason"] == "time_limit"
 
 
+def test_over_its_time_limit_it_fails_for_that_however_it_ends_in_its_grace(tmp_path: Path) -> None:
+    body = task("a", time_limit=4, stop_time=10)
+    run = Run(tmp_path, world({"at": 0, "submit": body}, {"at": 6, "fail": {"task": "a", "reason": "exit 1"}}))
+    assert run.story("a")[-2:] == [(pytest.approx(4), "stopping"), (6, "failed")]
+    assert run.of("failed")[0]["reason"] == "time_limit"
+
+
+def test_a_node_that_nobody_hears_says_afterwards_that_it_was_the_time_limit(tmp_path: Path) -> None:
+    body = task("a", time_limit=4, stop_time=10)
+    silence = {"at": 3, "node_silent": {"node": "n", "for": 9}}
+    run = Run(tmp_path, world({"at": 0, "submit": body}, silence, {"at": 6, "fail": {"task": "a", "reason": "exit 1"}}))
+    assert run.of("failed")[0]["reason"] == "time_limit"
+    assert not run.of("backoff")
+
+
 @pytest.mark.parametrize(("stop_time", "grace", "ended"), [(None, 30, 5), (2, 30, 7), (9, 3, 8)])
 def test_a_cancelled_task_stops_at_once_or_after_its_stop_time(
     tmp_path: Path, stop_time: float | None, grace: float, ended: float
