@@ -72,7 +72,7 @@ cdef enum:
     DOMAINS = 8                # topology columns of a node
     TERMS = 6                  # of a blended score, see TERM_*
     ARENA_CLASSES = 40         # blocks of 1..39 units of 8 bytes
-    AGE_CLASSES = 256          # classes of submission that are told apart: 255 x 30 s, longer than ageing lasts
+    AGE_CLASSES = 256          # classes of submission that are told apart: 255 x 45 s, longer than ageing lasts
 
 
 cdef struct Arena:
@@ -236,7 +236,7 @@ cdef struct BlendRecord:
 cdef struct AgeClass:
     # Tasks that were submitted close together, and age together. Owner: ageing.
     uint64_t first_sequence
-    int64_t begun_ns           # submission of its first task
+    int64_t begun_ns           # submission of its first task; in a stream a minute after the class before it
 
 
 cdef struct EvictionRecord:

@@ -47,8 +47,7 @@ cdef extern from *:
     #define DAMPING_NS INT64_C(600000000000)
     #define REVIEW_NS INT64_C(10000000000)
     #define AGE_NEAR_NS INT64_C(10000000000)
-    #define AGE_CLASS_LEAST_NS INT64_C(30000000000)
-    #define AGE_CLASS_MOST_NS INT64_C(48000000000)
+    #define AGE_OVER_NS INT64_C(15000000000)
     #define prefetch(address) __builtin_prefetch(address)
     """
     void prefetch(const void* address) noexcept nogil
@@ -56,9 +55,8 @@ cdef extern from *:
     const int64_t MINUTE_NS
     const int64_t REVIEW_NS            # a reservation is looked at again so long after it was found
     const int64_t DAMPING_NS           # CONTRACT, section 7, Ageing
-    const int64_t AGE_NEAR_NS          # submitted closer than this, ageing turns nobody round
-    const int64_t AGE_CLASS_LEAST_NS
-    const int64_t AGE_CLASS_MOST_NS    # with AGE_NEAR_NS below a minute, so that neighbours never differ by a point
+    const int64_t AGE_NEAR_NS          # a pause between submissions, at which a class that has lasted a minute ends
+    const int64_t AGE_OVER_NS          # so long after its minute it ends without one
 
 cdef enum:
     NONE_ = 0xFFFFFFFF

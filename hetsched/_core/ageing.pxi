@@ -1,14 +1,18 @@
-# Waiting lifts: one point of priority a minute, at most AGE_MOST, never across qos.
+# Waiting lifts: one point of priority for each whole minute, at most AGE_MOST, never across qos.
 #
-# Promises: two tasks submitted less than AGE_NEAR apart keep the order of priority and deadline that they would have without ageing,
-# except where a stream without a pause of AGE_NEAR has to be cut (then their deadlines, never their priorities, may give way).
+# Promises: two tasks submitted less than a minute apart keep the order of priority and deadline that they would have without ageing,
+# except where submissions go on for more than a minute and a class has to end between them; and never two that are less than AGE_NEAR
+# apart, except where a stream has no pause of AGE_NEAR: there the older one of two neighbours may have one point more.
 #
-# How: submissions are gathered into classes of 30 to 48 s that begin with a submission and end at a pause where there is one. Age counts
-# from the beginning of the class, so who came together ages together. Priority in points plus age in minutes does not change its order
-# with time, as both sides age alike; only the bound does. So lanes stay sorted while time passes, and once a minute (`clock_ns`) those
-# that hold tasks of different rank, some older than the bound, are sorted again.
+# How: submissions are gathered into classes of a minute, which begin with a submission. A minute later the class ends at the next pause
+# of AGE_NEAR, or 15 s later where there is none; what comes then belongs to the minute that began meanwhile. Points are those minutes of
+# the clock that began since the class did: so who came together has equal points for ever, and deadlines decide between them. Priority
+# and points together do not change their order with time, as all gain their points at once; only the bound does. So lanes stay sorted
+# while time passes, and once a minute (`clock_ns`) those that hold tasks of different rank, some older than the bound, are sorted again.
 #
-# Why not whole minutes: two tasks a second apart would differ by a point every other time.
+# Why not each task's own minutes: two tasks a second apart would differ by a point for a second of each minute, every lane with deadlines
+# would have to be sorted again whenever somebody in it has waited for another minute. Why not the time since the class began: a class that
+# began 35 s before another would lift over deadlines before anybody has waited for a minute.
 
 cdef inline int64_t begun_of(Tables* t, uint64_t sequence) noexcept nogil:
     """When the class of this submission began; long ago for those older than the table, which are all beyond the bound."""
@@ -24,29 +28,36 @@ cdef inline int64_t begun_of(Tables* t, uint64_t sequence) noexcept nogil:
     return t.ages[low - 1].begun_ns if low > 0 else -(<int64_t> 1 << 62)
 
 
+cdef inline int64_t points_of(Tables* t, uint64_t sequence) noexcept nogil:
+    """Minutes of the clock that began since its class did."""
+    return min(AGE_MOST, t.age_clock_ns // MINUTE_NS - begun_of(t, sequence) // MINUTE_NS)
+
+
 cdef inline bint is_aged_out(Tables* t, uint64_t sequence) noexcept nogil:
     """It has all the lift that it can get."""
-    return t.age_clock_ns - begun_of(t, sequence) >= AGE_MOST * MINUTE_NS
+    return points_of(t, sequence) >= AGE_MOST
 
 
 cdef inline int64_t lifted_priority(Tables* t, TaskRecord* task) noexcept nogil:
-    """Priority and age together, in nanoseconds: a point is a minute."""
-    return task.priority * MINUTE_NS + min(AGE_MOST * MINUTE_NS, t.age_clock_ns - begun_of(t, task.sequence))
+    """Priority and points of age together."""
+    return task.priority + points_of(t, task.sequence)
 
 
 cdef void note_age(Tables* t, uint64_t sequence, int64_t submitted_ns) noexcept nogil:
-    """A submission: into the last class, or the first of a new one."""
-    cdef int64_t since
+    """A submission: into the last class, or the first of a new one. In a stream the classes follow each other by a minute."""
+    cdef int64_t begun_ns = submitted_ns, since
     if t.ages_used > 0:
         since = submitted_ns - t.ages[t.ages_used - 1].begun_ns
-        if since <= AGE_CLASS_LEAST_NS or (since <= AGE_CLASS_MOST_NS and submitted_ns - t.accepted_ns <= AGE_NEAR_NS):
+        if since < MINUTE_NS or (since < MINUTE_NS + AGE_OVER_NS and submitted_ns - t.accepted_ns < AGE_NEAR_NS):
             t.accepted_ns = max(t.accepted_ns, submitted_ns)
             return
+        if submitted_ns - t.accepted_ns < AGE_NEAR_NS:
+            begun_ns = t.ages[t.ages_used - 1].begun_ns + MINUTE_NS
     if t.ages_used == AGE_CLASSES:
         t.ages_used -= 1
         memmove(&t.ages[0], &t.ages[1], t.ages_used * sizeof(AgeClass))
     t.ages[t.ages_used].first_sequence = sequence
-    t.ages[t.ages_used].begun_ns = submitted_ns
+    t.ages[t.ages_used].begun_ns = begun_ns
     t.ages_used += 1
     t.accepted_ns = submitted_ns
 

@@ -251,11 +251,11 @@ class QueueShare(msgspec.Struct, kw_only=True):
 
 
 class LiftedPriority(msgspec.Struct, kw_only=True):
-    """Points: its own, by age, to within a minute, and both together."""
+    """Points: its own, by age (a whole minute is one), and both together."""
 
     own: int
-    age: float
-    lifted: float
+    age: int
+    lifted: int
 
 
 class Order(msgspec.Struct, kw_only=True):

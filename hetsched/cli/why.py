@@ -97,7 +97,7 @@ def _order(found: dict[str, Any]) -> str:
     if found.get("terms"):
         said.append(" + ".join(f"{one['weight']:g} {one['term']} {_known(one['value'])}" for one in found["terms"]))
     priority = found["priority"]
-    said.append(f"priority {priority['own']} + {priority['age']:.1f} by age")
+    said.append(f"priority {priority['own']} + {priority['age']} by age")
     said.append(f"deadline {words.moment(found['deadline'])}" if found["deadline"] else "no deadline")
     return ", ".join([*said, f"number {found['sequence']}"])
 

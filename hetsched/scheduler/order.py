@@ -1,7 +1,7 @@
 """By what a waiting task stands where it does: the numbers that the configured order compares, each with its weight and whose formula it is.
 
 Promises: numbers are of now and say what the core compares, computed anew from what it tells. One is not to be had from it exactly: the age
-counts there from the beginning of the task's group (less than a minute before).
+is in whole minutes from the task's submission, there from the beginning of its group.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ SOURCES = {
 def order_json(world: World, task: int, row: TaskRow, body: Task) -> dict[str, Any]:
     """`order` of explain."""
     name = world.config.order
-    age = min(AGE_MOST, max(0, world.now_ns - row.submitted_ns) / MINUTE_NS)
+    age = min(AGE_MOST, max(0, world.now_ns - row.submitted_ns) // MINUTE_NS)
     told: dict[str, Any] = {
         "name": name,
         "formula": FORMULAS[name],
         "source": SOURCES[name],
         "qos": str(body.qos),
-        "priority": {"own": row.priority, "age": round(age, 3), "lifted": round(row.priority + age, 3)},
+        "priority": {"own": row.priority, "age": age, "lifted": row.priority + age},
         "deadline": None if row.deadline_ns == _core.NEVER_NS else iso(row.deadline_ns),
         "sequence": row.sequence,
     }

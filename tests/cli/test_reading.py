@@ -281,7 +281,7 @@ ORDER = {
     "formula": "f",
     "source": "s",
     "qos": "production",
-    "priority": {"own": 5, "age": 3.25, "lifted": 8.25},
+    "priority": {"own": 5, "age": 3, "lifted": 8},
     "deadline": None,
     "sequence": 12,
 }
@@ -308,7 +308,7 @@ def test_why_says_in_a_line_what_the_order_compares(
 ) -> None:
     daemon.add("t1", "queued")
     daemon.explained["t1"] = {"reason": "no_capacity", "order": {**ORDER, **order}}
-    said = f"  order  {order['name']}: production{middle}, priority 5 + 3.2 by age, no deadline, number 12"
+    said = f"  order  {order['name']}: production{middle}, priority 5 + 3 by age, no deadline, number 12"
     assert said in call("why", "t1").out.splitlines()
 
 

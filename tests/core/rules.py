@@ -12,6 +12,7 @@ from hetsched import _core
 from hetsched._core import Core
 
 Fact = tuple[Any, ...]
+MINUTE_NS = 60 * 10**9
 
 
 @dataclass
@@ -551,16 +552,18 @@ def may_be_behind_claim(snapshot: Snapshot, task: int) -> bool:
 
 
 def surely_ahead(one: _core.TaskRow, other: _core.TaskRow, now_ns: int) -> bool:
-    """`one` goes before `other` however ageing is counted: a point a minute from the submission or at most 48 s before it, at most
-    100, read at most a minute ago; and not at all between tasks submitted less than 10 s apart."""
-    if one.submitted_ns == other.submitted_ns:
-        mine = (-one.priority, one.deadline_ns, one.sequence)
-        return mine < (-other.priority, other.deadline_ns, other.sequence)
-    if abs(one.submitted_ns - other.submitted_ns) < 10 * 10**9:
-        return one.priority > other.priority
-    least = one.priority * 60 + min(6000, (now_ns - one.submitted_ns) / 1e9 - 60)
-    most = other.priority * 60 + min(6000, (now_ns - other.submitted_ns) / 1e9 + 48)
-    return least > most
+    """`one` goes before `other` however ageing is counted: the minutes of a clock, read at most a minute ago, that began since the submission
+    or at most 75 s before it, at most 100; the older one has no less than the younger one, and at most one more where less than 10 s are
+    between them."""
+    if one.sequence < other.sequence:
+        least = most = 0
+    elif abs(one.submitted_ns - other.submitted_ns) < 10 * 10**9:
+        least, most = 0, 1
+    else:
+        least = min(100, (now_ns - one.submitted_ns) // MINUTE_NS - 1)
+        most = min(100, (now_ns - other.submitted_ns + 75 * 10**9) // MINUTE_NS + 1)
+    mine = (-one.priority - least, one.deadline_ns, one.sequence)
+    return mine < (-other.priority - most, other.deadline_ns, other.sequence)
 
 
 def judge_order(snapshot: Snapshot) -> None:

@@ -1,7 +1,8 @@
-"""Waiting lifts: a point of priority a minute, at most a hundred, never across qos, never between tasks that came together."""
+"""Waiting lifts: a point of priority for each whole minute, at most a hundred, never across qos, never between tasks that came together."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -48,6 +49,43 @@ def test_a_minute_of_waiting_is_worth_a_point() -> None:
     assert [line.next(), line.next(), line.next()] == ["better", "old", "too late"]
 
 
+@pytest.mark.parametrize("apart_s", [1, 20, 35, 45, 55, 59])
+@pytest.mark.parametrize("minutes", [0, 1, 30, 99, 300])
+def test_less_than_a_minute_apart_the_deadline_decides_however_long_both_wait(apart_s: int, minutes: int) -> None:
+    line = Line()
+    line.come("none")
+    line.come("due", apart_s * SECOND_NS, deadline_ns=10**15)
+    assert [line.next(minutes * MINUTE_NS + SECOND_NS), line.next()] == ["due", "none"]
+
+
+@pytest.mark.parametrize("apart_s", [60, 75, 130])
+@pytest.mark.parametrize("minutes", [3, 30, 99])
+def test_a_minute_apart_the_older_goes_before_a_deadline(apart_s: int, minutes: int) -> None:
+    line = Line()
+    line.come("none")
+    line.come("due", apart_s * SECOND_NS, deadline_ns=10**15)
+    assert [line.next(minutes * MINUTE_NS - apart_s * SECOND_NS), line.next()] == ["none", "due"]
+
+
+@pytest.mark.parametrize(("priority", "first"), [(1, "old"), (2, "due"), (3, "due")])
+def test_of_equal_points_the_deadline_decides_and_then_the_place(priority: int, first: str) -> None:
+    line = Line()
+    line.come("old")
+    line.come("plain", 130 * SECOND_NS, priority=2)
+    line.come("due", SECOND_NS, priority=priority, deadline_ns=10**15)
+    got = [line.next(5 * MINUTE_NS), line.next(), line.next()]
+    assert got[0] == first and got.index("old") < got.index("plain")
+
+
+def test_a_class_begins_anew_after_a_pause_however_long_the_last_one_was() -> None:
+    """Every 50 s somebody: the minute of one is over at the second after it."""
+    line = Line()
+    for at in range(6):
+        line.come(f"task-{at}", 50 * SECOND_NS, deadline_ns=10**15 - at)
+    got = [line.next() for _ in range(6)]
+    assert got == ["task-0", "task-2", "task-1", "task-4", "task-3", "task-5"]
+
+
 def test_tasks_that_came_together_keep_their_order_for_ever() -> None:
     line = Line()
     line.come("plain", SECOND_NS)
@@ -57,14 +95,25 @@ def test_tasks_that_came_together_keep_their_order_for_ever() -> None:
 
 
 @pytest.mark.parametrize("pause_s", [1, 3, 7, 9])
-def test_a_stream_without_a_pause_never_turns_priorities_of_neighbours_round(pause_s: int) -> None:
+def test_a_stream_without_a_pause_turns_neighbours_round_by_a_point_at_most_and_once_a_minute(pause_s: int) -> None:
     line = Line()
     for at in range(400):
-        line.come(f"task-{at:03}", pause_s * SECOND_NS, priority=at % 2)
+        line.come(f"task-{at:03}", pause_s * SECOND_NS, priority=at % 2 * 2)
     got = [line.next() for _ in range(400)]
     place = {name: at for at, name in enumerate(got)}
     for at in range(0, 399, 2):
         assert place[f"task-{at + 1:03}"] < place[f"task-{at:03}"]
+
+
+@pytest.mark.parametrize("pause_s", [1, 3, 7, 9])
+def test_in_a_stream_deadlines_of_neighbours_are_turned_round_once_a_minute(pause_s: int) -> None:
+    line = Line()
+    for at in range(400):
+        line.come(f"task-{at:03}", pause_s * SECOND_NS, deadline_ns=10**15 - at)
+    got = [int(line.next()[-3:]) for _ in range(400)]
+    starts = [at for before, at in itertools.pairwise(got) if at > before]
+    assert len(starts) <= 400 * pause_s // 60
+    assert all(sorted(got[:count]) == list(range(count)) for count in range(1, 401) if count - 1 in starts)
 
 
 def test_the_lift_ends_at_a_hundred() -> None:

@@ -73,7 +73,9 @@ def test_priority_is_told_with_its_age_up_to_a_hundred_points() -> None:
     story = full("drf")
     story.submit(task("w", priority=7))
     story.wait(300)
-    assert order_of(story, "w")["priority"] == {"own": 7, "age": 5.0, "lifted": 12.0}
+    assert order_of(story, "w")["priority"] == {"own": 7, "age": 5, "lifted": 12}
+    story.wait(59)
+    assert order_of(story, "w")["priority"] == {"own": 7, "age": 5, "lifted": 12}, "whole minutes count"
     story.wait(LONG_S)
     assert order_of(story, "w")["priority"] == {"own": 7, "age": 100, "lifted": 107}
 
