@@ -107,6 +107,13 @@ class Problem(HetschedError):
         """A problem with one fault."""
         return cls(f"{pointer or 'the body'}: {detail}", errors=[{"pointer": pointer, "detail": detail}], code=code)
 
+    @classmethod
+    def of_query(cls, name: str, rule: str) -> Problem:
+        """A query parameter breaks a rule."""
+        fault = {"pointer": f"/{name}", "parameter": name, "detail": rule}
+        detail = f"query parameter {name!r} {rule}"
+        return cls(detail, errors=[fault], code="malformed", title="The query cannot be read")
+
     @property
     def status(self) -> int:
         return self._status or STATUS[self.code]

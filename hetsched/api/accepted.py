@@ -15,7 +15,8 @@ from aiohttp import web
 
 from hetsched.api.call import Call
 from hetsched.errors import Elsewhere, HetschedError, NotFound, Problem
-from hetsched.model import Qos, Rejection, Submission, Task, task_to_json
+from hetsched.model import Qos, Rejection, Submission, Task, TaskDefaults, task_to_json
+from hetsched.model.read_submission import Spot, spots
 from hetsched.scheduler.messages import SubmitReply
 
 MOST_ERRORS = 100
@@ -28,21 +29,26 @@ MOST_SHOWN = 1000
 Refused = tuple[int, dict[str, Any]]
 """(index, problem)."""
 
+Place = Callable[[int, str], str]
+
 
 class Body(msgspec.Struct, frozen=True):
-    """A submission as it was read. `place(index)`: pointer of an item in the body that was sent."""
+    """A submission as it was read. `place(index, pointer)`: a pointer from an item as one from the body that was sent."""
 
     submission: Submission
-    place: Callable[[int], str]
+    place: Place
 
 
-def place_of_items(raw: Any) -> Callable[[int], str]:
-    """How the form of the body (CONTRACT, section 3) numbers its items."""
-    if not isinstance(raw, dict):
-        return lambda index: f"/{index}"
-    if "count" in raw:
-        return lambda index: "/template"
-    return lambda index: f"/tasks/{index}"
+def place_in(raw: Any, defaults: TaskDefaults) -> Place:
+    """By the form of the body, which is looked at when it is asked."""
+    found: list[Spot] = []
+
+    def place(index: int, pointer: str) -> str:
+        if not found:
+            found.extend(spots(raw, defaults))
+        return found[index].of(pointer)
+
+    return place
 
 
 # ---------------------------------------------------------------------- yes
@@ -138,7 +144,7 @@ class NothingAccepted(HetschedError):
 
     code = "invalid"
 
-    def __init__(self, refused: list[Refused], place: Callable[[int], str]) -> None:
+    def __init__(self, refused: list[Refused], place: Place) -> None:
         super().__init__(f"none of the {len(refused)} tasks was accepted; the first: {refused[0][1].get('detail', '')}")
         self._refused = refused
         self._place = place
@@ -165,7 +171,7 @@ class NothingAccepted(HetschedError):
         errors: dict[tuple[str, str], dict[str, str]] = {}
         for index, problem in self._refused:
             for error in problem.get("errors") or [{"pointer": "", "detail": problem.get("detail", "")}]:
-                pointer = self._place(index) + error["pointer"]
+                pointer = self._place(index, error["pointer"])
                 errors[pointer, error["detail"]] = {**error, "pointer": pointer}
             if len(errors) >= MOST_ERRORS:
                 break

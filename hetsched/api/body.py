@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 from aiohttp import web
@@ -18,6 +18,7 @@ from hetsched.api.packed import unpack
 from hetsched.api.problem import plain
 from hetsched.errors import Problem, TooLarge
 from hetsched.model import parse_json
+from hetsched.model.reader import Faults, below, unknown
 
 JSON, NDJSON, MSGPACK = "application/json", "application/x-ndjson", "application/msgpack"
 
@@ -125,16 +126,29 @@ def typed(value: Any, shape: type[T]) -> T:
     """`value` as a Struct; Problem 422 with the pointer of the fault."""
     if not isinstance(value, dict):
         raise Problem.at("", "the body has to be an object")
+    faults = Faults()
+    _note_unknown(faults, "", value, shape)
+    if faults:
+        raise faults.problem()
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `")
-        raise Problem.at(_pointer(path, text), text[:1].lower() + text[1:]) from None
+        pointer = path.rstrip("`").removeprefix("$").replace("[", "/").replace("]", "").replace(".", "/")
+        _, is_missing, field = text.partition("missing required field `")
+        if is_missing:
+            raise Problem.at(f"{pointer}/{field.rstrip('`')}", "is required") from None
+        raise Problem.at(pointer, text[:1].lower() + text[1:]) from None
 
 
-def _pointer(path: str, text: str) -> str:
-    """`$.a[0].b` → `/a/0/b`; a field that is missing or unknown is named in the text only."""
-    pointer = path.rstrip("`").removeprefix("$").replace("[", "/").replace("]", "").replace(".", "/")
-    if "field `" in text:
-        pointer += "/" + text.partition("field `")[2].partition("`")[0]
-    return pointer
+def _note_unknown(faults: Faults, at: str, value: dict[Any, Any], shape: Any) -> None:
+    """Fields that the Struct does not have, or one of a list of Structs in it."""
+    known = {field.name: field.type for field in msgspec.structs.fields(shape)}
+    for key, inner in value.items():
+        if key not in known:
+            faults.add(below(at, key), unknown(key, known))
+        elif isinstance(inner, list) and get_origin(known[key]) is list:
+            (one,) = get_args(known[key])
+            for index, entry in enumerate(inner) if isinstance(one, type) and issubclass(one, msgspec.Struct) else ():
+                if isinstance(entry, dict):
+                    _note_unknown(faults, f"{below(at, key)}/{index}", entry, one)

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from hetsched._scan import Recognised
 from hetsched.api import body as bodies
-from hetsched.api.accepted import Body, accepted, nothing_accepted, place_of_items
+from hetsched.api.accepted import Body, accepted, nothing_accepted
 from hetsched.api.call import Call
 from hetsched.api.known import may_submit
 from hetsched.errors import Problem
@@ -67,7 +67,7 @@ async def submit_array(call: Call, array: Array) -> web.Response:
     if isinstance(reply, SubmitReply):
         submission = Submission(single=False, items=[array.known.task] * array.count)
         if all(task is None for task in reply.ids):
-            raise nothing_accepted(Body(submission, place_of_items({"count": array.count})), reply.rejected)
+            raise nothing_accepted(Body(submission, lambda _, pointer: f"/template{pointer}"), reply.rejected)
         return accepted(call, submission, reply, waited=False)
     answer = {
         "accepted": reply.count,
@@ -98,5 +98,5 @@ def _told_apart(call: Call, bundle: Bundle, reply: SubmitReply) -> web.Response:
     items = [bundle.known[at].task for at in memoryview(bytes(bundle.which)).cast("H")]
     submission = Submission(single=False, items=[*items])
     if all(task is None for task in reply.ids):
-        raise nothing_accepted(Body(submission, place_of_items([])), reply.rejected)
+        raise nothing_accepted(Body(submission, lambda index, pointer: f"/{index}{pointer}"), reply.rejected)
     return accepted(call, submission, reply, waited=False)

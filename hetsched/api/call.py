@@ -100,7 +100,7 @@ class Call:
         except ValueError:
             value = low - 1
         if not low <= value <= high:
-            raise bad_parameter(parameter, f"has to be a whole number from {low} to {high}, is {text[:40]!r}")
+            raise Problem.of_query(parameter, f"has to be a whole number from {low} to {high}, is {text[:40]!r}")
         return value
 
     def flag(self, parameter: str, default: bool = False) -> bool:
@@ -112,14 +112,14 @@ class Call:
             return True
         if text.lower() in ("0", "false", "no"):
             return False
-        raise bad_parameter(parameter, f"has to be true or false, is {text[:40]!r}")
+        raise Problem.of_query(parameter, f"has to be true or false, is {text[:40]!r}")
 
     def choice(self, parameter: str, known: Iterable[str]) -> str | None:
         """One of a closed set of words, or None where not given."""
         text = self.query.get(parameter)
         words = list(known)
         if text is not None and text not in words:
-            raise bad_parameter(parameter, f"has to be one of {', '.join(words)}, is {text[:40]!r}")
+            raise Problem.of_query(parameter, f"has to be one of {', '.join(words)}, is {text[:40]!r}")
         return text
 
     async def body(self, *media: str) -> Any:
@@ -202,16 +202,8 @@ def _query(request: web.Request, known: frozenset[str]) -> dict[str, str]:
     for name, value in request.query.items():
         if name not in known:
             has = f"known: {', '.join(sorted(known))}" if known else "there are none here"
-            raise bad_parameter(name[:40], f"is no query parameter of this call; {has}")
+            raise Problem.of_query(name[:40], f"is no query parameter of this call; {has}")
         if name in query:
-            raise bad_parameter(name, "is given twice")
+            raise Problem.of_query(name, "is given twice")
         query[name] = value
     return query
-
-
-def bad_parameter(name: str, rule: str) -> Problem:
-    """Problem 400 that names a query parameter."""
-    fault = {"pointer": "/" + name, "parameter": name, "detail": rule}
-    return Problem(
-        f"query parameter {name!r} {rule}", errors=[fault], code="malformed", title="The query cannot be read"
-    )

@@ -50,10 +50,11 @@ class QueueBody(msgspec.Struct, forbid_unknown_fields=True):
     limit: dict[str, Any] = {}
 
 
-class ProfilesBody(msgspec.Struct):
-    """What `GET /v1/profiles?times=true` answers; the figures that follow from the times are not read."""
+class ProfilesBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What `GET /v1/profiles?times=true` answers; `lag` of a standby's answer is not read."""
 
     profiles: list[ProfileRow]
+    lag: float | None = None
 
 
 class TaskBody(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from hetsched.api import body as bodies
 from hetsched.api import bulk, columns, stream
-from hetsched.api.accepted import Body, accepted, nothing_accepted, place_of_items, problem_of
+from hetsched.api.accepted import Body, accepted, nothing_accepted, place_in, problem_of
 from hetsched.api.call import Call, aside
 from hetsched.api.known import forbidden
 from hetsched.errors import Problem
@@ -89,7 +89,7 @@ async def plan(call: Call) -> web.Response:
 async def _read(call: Call, raw: bytes, kind: str, defaults: TaskDefaults) -> Body:
     value = await aside(call.body_bytes, bodies.decode, raw, kind)
     submission = await aside(call.body_bytes, parse_submission, value, defaults)
-    return Body(_permitted(submission, call.token), place_of_items(value))
+    return Body(_permitted(submission, call.token), place_in(value, defaults))
 
 
 def _permitted(submission: Submission, token: Token) -> Submission:
@@ -127,7 +127,8 @@ def _idempotency_key(call: Call) -> str | None:
         return None
     key = key.strip().strip('"')
     if not 1 <= len(key) <= LONGEST_KEY or not key.isprintable():
-        raise Problem(f"Idempotency-Key has to have 1 to {LONGEST_KEY} printable characters", code="malformed")
+        detail = f"Idempotency-Key has to have 1 to {LONGEST_KEY} printable characters"
+        raise Problem(detail, code="malformed", title="A header cannot be read")
     return f"{call.actor}:{key}"  # two tokens that use the same key mean two things
 
 

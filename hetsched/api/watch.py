@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import msgspec
 from aiohttp import web
 
-from hetsched.api.call import Call, bad_parameter
+from hetsched.api.call import Call
 from hetsched.api.protocol import Door
 from hetsched.daemon.events import EventRing, len_of
-from hetsched.errors import Gone, HetschedError, NotFound, TooBusy
+from hetsched.errors import Gone, HetschedError, NotFound, Problem, TooBusy
 from hetsched.model import runs
 from hetsched.scheduler.messages import Event
 
@@ -106,7 +106,8 @@ def _since(call: Call) -> int | None:
     if header is not None and header.strip():
         text = header.strip()
         if not (text.isascii() and text.isdecimal() and len(text) < 20):
-            raise bad_parameter("Last-Event-ID", f"has to be a number, is {text[:40]!r}")
+            detail = f"Last-Event-ID has to be a number, is {text[:40]!r}"
+            raise Problem(detail, code="malformed", title="A header cannot be read")
         return int(text)
     return call.number("since", 0, 0, BIG) if "since" in call.query else None
 

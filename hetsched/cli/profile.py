@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from typing import Any
 
 from hetsched.cli import exits, task_files
 from hetsched.cli.output import emit, emit_json, pairs, table
-from hetsched.cli.parser import add_reading, client_of
+from hetsched.cli.parser import Usage, add_reading, client_of
 from hetsched.cli.table import Command
 from hetsched.errors import NotFound
 
@@ -66,9 +65,9 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _import(options: argparse.Namespace) -> int:
     said = task_files.read(options.file)
-    rows: Iterable[Any] = said.get("profiles", ()) if isinstance(said, dict) else ()
-    kept = ("type", "model", "size", "times", "runs")
-    answer = client_of(options).import_profiles([{name: row[name] for name in kept if name in row} for row in rows])
+    if not isinstance(said, dict) or not isinstance(said.get("profiles"), list):
+        raise Usage(f"{options.file} is not what hetsched profile export writes: it has no list of profiles")
+    answer = client_of(options).import_profiles(said["profiles"])
     emit_json(answer) if options.json else emit(f"imported: {answer['imported']}")
     return exits.OK
 

@@ -1,12 +1,13 @@
 """The body of `POST /v1/graphs` (and what stands under `graph:` in a file), from untrusted JSON to a `Graph` that may be believed.
 
 An operator is a task body with some fields of its own; `template` holds the fields that all of them share. Whatever is wrong comes back at
-once, with JSON pointers, like the faults of a task.
+once, with JSON pointers, like the faults of a task: what the template says is told of the template, and once.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -14,8 +15,8 @@ import msgspec
 from hetsched.errors import Problem
 from hetsched.model import reader
 from hetsched.model.graph import Edge, Graph, Operator
-from hetsched.model.read_task import DEFAULTS, TaskDefaults, parse_task
-from hetsched.model.reader import Faults, Reader, below, items, text
+from hetsched.model.read_task import DEFAULTS, FIELD_READERS, TaskDefaults, parse_task
+from hetsched.model.reader import MOST_FAULTS, Faults, Reader, below, items, text
 from hetsched.model.task import Task
 from hetsched.quantity import memory_bytes, type_name
 
@@ -33,10 +34,15 @@ BY_PATTERN: dict[str, tuple[dict[str, Any], ...]] = {
 }
 """What an operator asks for that says its pattern and nothing of resources."""
 
-NOT_HERE = ("gang", "after", "duration", "estimate", "deadline", "on_deadline")
+NOT_HERE = ("id", "gang", "after", "duration", "estimate", "deadline", "on_deadline")
 """Fields of a task that a graph decides itself, or that make no sense for its parts."""
 
+SHARED = tuple(name for name in FIELD_READERS if name not in NOT_HERE)
+"""Those that an operator may have beside its own, and a template too."""
+
 Memo = dict[bytes, Task]
+Fields = dict[str, tuple[str, Any]]
+"""Fields of a task, each with the pointer of where it is said."""
 
 
 def parse_graph(raw: object, defaults: TaskDefaults = DEFAULTS, most: int = MOST_OPERATORS) -> Graph:
@@ -68,7 +74,7 @@ def _operator(
     faults: Faults,
     at: str,
     raw: object,
-    template: dict[str, Any],
+    template: Fields,
     span: tuple[int, int] | None,
     places: dict[str, int],
     defaults: TaskDefaults,
@@ -78,7 +84,7 @@ def _operator(
         faults.wrong_type(at, "an object (an operator)", raw)
         return Operator("", 0.0, ())
     own = reader.fields(faults, at, {key: value for key, value in raw.items() if key in _OPERATOR}, _OPERATOR)
-    fields = {key: value for key, value in raw.items() if key not in _OPERATOR}
+    fields = _shared(faults, at, raw, beside=_OPERATOR)
     if "id" not in raw:
         faults.add(at, "needs id")
     if ("cost" in raw) == ("cost_per_sample" in raw):
@@ -114,20 +120,21 @@ def _range(faults: Faults, at: str, own: dict[str, Any], span: tuple[int, int] |
 
 
 def _bodies(
-    faults: Faults, at: str, raw: dict[Any, Any], fields: dict[str, Any], defaults: TaskDefaults, memo: Memo
+    faults: Faults, at: str, raw: dict[Any, Any], fields: Fields, defaults: TaskDefaults, memo: Memo
 ) -> tuple[Task, ...]:
     """The task as which it runs, or one for each alternative."""
     variants = raw.get("alternatives")
     if variants is None:
         chosen: object = [{}]
-        if "resources" not in fields and fields.get("pattern") in BY_PATTERN:
-            chosen = [{"resources": ask} for ask in BY_PATTERN[fields["pattern"]]]
+        _, pattern = fields.get("pattern", (at, None))
+        if "resources" not in fields and isinstance(pattern, str) and pattern in BY_PATTERN:
+            chosen = [{"resources": ask} for ask in BY_PATTERN[pattern]]
         return _alternatives(faults, at, chosen, fields, defaults, memo, own=False)
     return _alternatives(faults, at, variants, fields, defaults, memo, own=True)
 
 
 def _alternatives(
-    faults: Faults, at: str, variants: object, fields: dict[str, Any], defaults: TaskDefaults, memo: Memo, *, own: bool
+    faults: Faults, at: str, variants: object, fields: Fields, defaults: TaskDefaults, memo: Memo, *, own: bool
 ) -> tuple[Task, ...]:
     where = f"{at}/alternatives" if own else at
     if not isinstance(variants, list | tuple) or not 1 <= len(variants) <= 8:
@@ -138,27 +145,27 @@ def _alternatives(
         pointer = f"{where}/{index}" if own else at
         if not isinstance(variant, dict):
             faults.wrong_type(pointer, "an object", variant)
-        elif body := _body(faults, pointer, {**fields, **variant}, defaults, memo):
+        elif body := _body(faults, pointer, {**fields, **_shared(faults, pointer, variant)}, defaults, memo):
             bodies.append(body)
     return tuple(bodies)
 
 
-def _body(faults: Faults, at: str, fields: dict[str, Any], defaults: TaskDefaults, memo: Memo) -> Task | None:
-    for name in (*NOT_HERE, "id"):
-        if name in fields:
-            faults.add(below(at, name), "is no field of an operator: the graph says it")
-            return None
+def _body(faults: Faults, at: str, fields: Fields, defaults: TaskDefaults, memo: Memo) -> Task | None:
+    raw = {name: value for name, (_, value) in fields.items()}
     try:
-        key = msgspec.json.encode(fields)
+        key = msgspec.json.encode(raw)
     except (TypeError, ValueError, UnicodeError, RecursionError):
         faults.add(at, "holds something that is no JSON")
         return None
     if key not in memo:
         try:
-            memo[key] = parse_task(fields, defaults)
+            memo[key] = parse_task(raw, defaults)
         except Problem as problem:
             for fault in problem.errors:
-                faults.add(at + fault["pointer"], fault["detail"])
+                field = fault["pointer"].partition("/")[2].partition("/")[0]
+                told = {**fault, "pointer": fields.get(field, (at, None))[0] + fault["pointer"]}
+                if told not in faults.errors:  # of the template, by another operator
+                    faults.add(**told)
             return None
     return memo[key]
 
@@ -248,14 +255,30 @@ def _samples(faults: Faults, at: str, raw: object) -> tuple[int, int]:
     return begin, end
 
 
-def _template(faults: Faults, at: str, raw: object) -> dict[str, Any]:
+def _template(faults: Faults, at: str, raw: object) -> Fields:
     if not isinstance(raw, dict):
         faults.wrong_type(at, "an object (fields of tasks)", raw)
         return {}
-    for key in raw:
-        if key in _OPERATOR and key != "id":
-            faults.add(below(at, key), "belongs to an operator")
-    return {key: value for key, value in raw.items() if key not in _OPERATOR or key == "id"}
+    own = [key for key in raw if key in _OPERATOR and key not in NOT_HERE]
+    for key in own:
+        faults.add(below(at, key), "belongs to an operator")
+    return _shared(faults, at, raw, beside=own)
+
+
+def _shared(faults: Faults, at: str, raw: dict[Any, Any], beside: Collection[str] = ()) -> Fields:
+    """The fields of a task that are said here. `beside`: others that may be, read elsewhere."""
+    found: Fields = {}
+    for key, value in raw.items():
+        if key in SHARED:
+            found[key] = (at, value)
+        elif key in beside:
+            continue
+        elif key in NOT_HERE:
+            faults.add(below(at, key), "is no field of an operator: the graph says it")
+        else:
+            is_told = len(faults.errors) < MOST_FAULTS
+            faults.add(below(at, key), reader.unknown(key, (*SHARED, *beside)) if is_told else "unknown field")
+    return found
 
 
 def _raw_list(faults: Faults, at: str, raw: object) -> tuple[Any, ...]:

@@ -2,12 +2,15 @@
 
     {...task}   [form, ...]   {"tasks": [form, ...]}   {"template": {...}, "count": N}   {"template": {...}, "tasks": [{...}, ...]}
 
-A fault of one task refuses that task alone; only a body whose form cannot be told is refused whole.
+A fault of one task refuses that task alone; only a body whose form cannot be told is refused whole. `spots` tells where in the body each item
+of that list stands.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -97,6 +100,16 @@ def _only(raw: dict[Any, Any], known: tuple[str, ...]) -> None:
 
 
 def _read_array(raw: dict[Any, Any], defaults: TaskDefaults) -> Submission:
+    template, count, entries = _array_form(raw, defaults)
+    if entries is None:
+        return _read_counted(template, count, defaults)
+    return Submission(single=False, items=_read_entries(template, entries, defaults))
+
+
+def _array_form(
+    raw: dict[Any, Any], defaults: TaskDefaults
+) -> tuple[dict[Any, Any], int, list[Any] | tuple[Any, ...] | None]:
+    """(template, count, entries or None where there is a count in their place)."""
     _only(raw, ("template", "count", "tasks"))
     template = raw["template"]
     if not isinstance(template, dict):
@@ -104,8 +117,15 @@ def _read_array(raw: dict[Any, Any], defaults: TaskDefaults) -> Submission:
     if ("count" in raw) == ("tasks" in raw):
         raise Problem.at("", "an array job needs either count or tasks beside template")
     if "count" in raw:
-        return _read_counted(template, _count(raw["count"], defaults), defaults)
-    return Submission(single=False, items=_read_entries(template, raw["tasks"], defaults))
+        return template, _count(raw["count"], defaults), None
+    entries = raw["tasks"]
+    if not isinstance(entries, list | tuple):
+        raise Problem.at("/tasks", f"must be a list of objects, not {type_name(entries)}")
+    if not 1 <= len(entries) <= defaults.array_tasks:
+        raise Problem.at(
+            "/tasks", f"must have 1 to {defaults.array_tasks} entries (limits.array_tasks), has {len(entries)}"
+        )
+    return template, len(entries), entries
 
 
 def _count(raw: object, defaults: TaskDefaults) -> int:
@@ -134,14 +154,10 @@ def _check_longest_id(ident: str | None) -> None:
         raise Problem.at("/id", f"with its number it must be at most {LONGEST_ID} characters, is {len(ident)}")
 
 
-def _read_entries(template: dict[Any, Any], entries: object, defaults: TaskDefaults) -> list[Task | Rejection]:
+def _read_entries(
+    template: dict[Any, Any], entries: list[Any] | tuple[Any, ...], defaults: TaskDefaults
+) -> list[Task | Rejection]:
     """Each entry's fields replace the template's."""
-    if not isinstance(entries, list | tuple):
-        raise Problem.at("/tasks", f"must be a list of objects, not {type_name(entries)}")
-    if not 1 <= len(entries) <= defaults.array_tasks:
-        raise Problem.at(
-            "/tasks", f"must have 1 to {defaults.array_tasks} entries (limits.array_tasks), has {len(entries)}"
-        )
     common = _parsed(template, defaults)
     return [_read_array_entry(common, template, entry, index, defaults) for index, entry in enumerate(entries)]
 
@@ -169,3 +185,47 @@ def _read_array_entry(
     if "deadline" in said:
         said["deadline_ns"], said["deadline_absolute"] = said.pop("deadline")
     return msgspec.structs.replace(common, **said)
+
+
+# ---------------------------------------------------------------------- where they stand
+
+
+class Spot(NamedTuple):
+    """Where an item stands in the body. Fields that it has from a `template`, with the fields `shared`, stand there."""
+
+    at: str
+    template: str = ""
+    shared: Any = ()
+    own: Any = ()
+
+    def of(self, pointer: str) -> str:
+        """A pointer from the task as one from the body."""
+        for field in self.shared:
+            if field not in self.own and f"{pointer}/".startswith(reader.below("", field) + "/"):
+                return self.template + pointer
+        return self.at + pointer
+
+
+def spots(raw: object, defaults: TaskDefaults = DEFAULTS, at: str = "", depth: int = 0) -> Iterator[Spot]:
+    """Of each item that `parse_submission` makes of the body, in its order. For refusals: who accepts need not know."""
+    if isinstance(raw, list | tuple) and depth < DEEPEST:
+        for index, entry in enumerate(raw):
+            yield from spots(entry, defaults, f"{at}/{index}", depth + 1)
+    elif isinstance(raw, dict) and "template" in raw:
+        yield from _array_spots(raw, defaults, at)
+    elif isinstance(raw, dict) and raw.keys() == {"tasks"}:
+        yield from spots(raw["tasks"], defaults, f"{at}/tasks")
+    else:
+        yield Spot(at)
+
+
+def _array_spots(raw: dict[Any, Any], defaults: TaskDefaults, at: str) -> Iterator[Spot]:
+    try:
+        template, count, entries = _array_form(raw, defaults)
+    except Problem:  # one refusal, of the form
+        yield Spot(at)
+        return
+    if entries is None:
+        yield from itertools.repeat(Spot(f"{at}/template"), count)
+    for index, entry in enumerate(entries or ()):
+        yield Spot(f"{at}/tasks/{index}", f"{at}/template", template, entry if isinstance(entry, dict) else template)

@@ -88,16 +88,19 @@ def _settle(faults: Faults, raw: dict[Any, Any], said: dict[str, Any], defaults:
 
 
 def _settle_models(faults: Faults, said: dict[str, Any], resources: Resources) -> None:
-    """`models` speaks of the one kind that is asked; its ask carries them from here on."""
+    """`models` speaks of the one kind that is asked; its ask carries them from here on, of those that it names itself the ones that both do."""
     models = said.get("models")
     if not models or not resources.devices:
         return
     if len(resources.devices) > 1:
         faults.add("/models", 'is not clear with several kinds of devices; write {"count", "model"} inside each')
-    elif resources.devices[0].models not in ((), models):
-        faults.add("/models", f"contradicts the model inside {resources.devices[0].kind}")
+        return
+    (ask,) = resources.devices
+    both = tuple(model for model in models if model in ask.models) if ask.models else models
+    if not both:
+        faults.add("/models", f"contradicts the model inside {ask.kind}: none is in both")
     else:
-        ask = msgspec.structs.replace(resources.devices[0], models=models)
+        ask = msgspec.structs.replace(ask, models=both)
         said["resources"] = msgspec.structs.replace(resources, devices=(ask,))
 
 

@@ -23,23 +23,3 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     single: bool
     items: list[Task | Rejection]
     array: tuple[str, int] | None = None
-
-    def refusal(self) -> Problem | None:
-        """One Problem where nothing of it was legal (an API answers with it), else None.
-
-        Pointers are from the body: "/3/resources/cpu" of a list's fourth task.
-        """
-        refused = [item for item in self.items if isinstance(item, Rejection)]
-        if len(refused) < len(self.items) or not refused:
-            return None
-        first = refused[0].problem
-        if self.single:
-            return first
-        if all(item.problem is first for item in refused):
-            return first.under("/template")
-        moved = [refusal.problem.under(f"/{refusal.index}") for refusal in refused[:_MOST_LISTED]]
-        errors = [error for problem in moved for error in problem.errors][:_MOST_LISTED]
-        return Problem(f"all {len(refused)} tasks are refused; the first: {first.detail}", errors=errors)
-
-
-_MOST_LISTED = 50

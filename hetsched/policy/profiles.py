@@ -235,6 +235,13 @@ def size_class(resources: Resources) -> str:
     return "part" if milli < 1000 else str(_power(milli))
 
 
+def is_size_class(text: str) -> bool:
+    """Whether some task could be of this size."""
+    digits = text.removeprefix("cpu")
+    units = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= 16 else 0
+    return text == "part" or (units.bit_count() == 1 and digits == str(units))
+
+
 def _power(milli: int) -> int:
     """The least power of two of whole units that holds it."""
     return 1 << max(0, (-(-milli // 1000) - 1).bit_length())

@@ -190,14 +190,14 @@ def _word(words: type[Word], what: str, text: str) -> Word:
         return words(text)
     except ValueError:
         known = ", ".join(str(word) for word in words)
-        raise Problem.at(f"?{what}", f"{text!r} is none of {known}", code="malformed") from None
+        raise Problem.of_query(what, f"has to be one of {known}, is {text[:40]!r}") from None
 
 
 def _time_ns(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise Problem.at("?since", f"{text!r} is no RFC 3339 time", code="malformed") from None
+        raise Problem.of_query("since", f"has to be an RFC 3339 time, is {text[:40]!r}") from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e9)
 
 
@@ -211,5 +211,5 @@ def _read_cursor(cursor: str) -> int:
     except ValueError:
         raw = b""
     if len(raw) != 8:
-        raise Problem.at("?cursor", "it is not a cursor that this server gave", code="malformed")
+        raise Problem.of_query("cursor", "is not a cursor that this server gave")
     return int.from_bytes(raw, "big")

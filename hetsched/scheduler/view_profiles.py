@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from hetsched.errors import Problem
-from hetsched.policy.profiles import RUNS_KEPT, UNKNOWN_MILLI, Prediction, Profile, Profiles
+from hetsched.model.read_task import FIELD_READERS
+from hetsched.model.reader import Faults
+from hetsched.policy.profiles import RUNS_KEPT, UNKNOWN_MILLI, Prediction, Profile, Profiles, is_size_class
 
 LONGEST_S = 1e9
 
@@ -43,14 +45,19 @@ def prediction_json(prediction: Prediction | None) -> dict[str, Any] | None:
     return {"p50": prediction.p50_s, "p90": prediction.p90_s, "source": prediction.source}
 
 
-class ProfileRow(msgspec.Struct, kw_only=True):
-    """A profile as it is exported; only what is learned from is read back. `times`: run times in seconds, oldest first."""
+class ProfileRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A profile as it is exported. `times`: run times in seconds, oldest first. The figures after `runs` follow from them and are not read."""
 
     type: str
     model: str = ""
     size: str
     times: list[float]
     runs: int = 0
+    p50: float | None = None
+    p90: float | None = None
+    error: float | None = None
+    estimate_error: float | None = None
+    replaces_estimate: bool | None = None
 
 
 def read_profiles(rows: list[ProfileRow], most: int) -> tuple[Profile, ...]:
@@ -61,9 +68,16 @@ def read_profiles(rows: list[ProfileRow], most: int) -> tuple[Profile, ...]:
 
 
 def _read(pointer: str, row: ProfileRow) -> Profile:
-    for name, text, least in (("type", row.type, 1), ("model", row.model, 0), ("size", row.size, 1)):
-        if not least <= len(text) <= 64 or not text.isprintable():
-            raise Problem.at(f"{pointer}/{name}", f"must be {least} to 64 printable characters")
+    faults = Faults()
+    FIELD_READERS["kind"](faults, f"{pointer}/type", row.type)
+    if len(row.model) > 64 or not row.model.isprintable():
+        faults.add(f"{pointer}/model", "must be at most 64 printable characters")
+    if not is_size_class(row.size):
+        faults.add(
+            f"{pointer}/size", 'must be "part", a power of two (of devices), or "cpu" and a power of two (of cores)'
+        )
+    if faults:
+        raise faults.problem()
     if not 1 <= len(row.times) <= RUNS_KEPT:
         raise Problem.at(f"{pointer}/times", f"must be 1 to {RUNS_KEPT} run times; export with times=true")
     if not all(0 < time_s <= LONGEST_S for time_s in row.times):

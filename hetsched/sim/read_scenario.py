@@ -14,7 +14,7 @@ import yaml
 
 from hetsched import config as configuration
 from hetsched.errors import ConfigError, Problem, ScenarioError
-from hetsched.model import NodeSpec, parse_json, parse_node, parse_queue
+from hetsched.model import NodeSpec, QueueSpec, parse_json, parse_node, parse_queue
 from hetsched.model.reader import unknown
 from hetsched.sim.plain import ScenarioRefused, as_words, list_of, moment_ns, seed_of, time_ns
 from hetsched.sim.read_events import check_names, happenings
@@ -60,7 +60,7 @@ def read_scenario(
     config = _config(raw.get("config"), policy, sets)
     defaults = config.task_defaults()
     nodes = tuple(_nodes(list_of(raw, "nodes")))
-    queues = tuple(_each(list_of(raw, "queues"), "queues", lambda entry: parse_queue(entry)))
+    queues = tuple(_queues(list_of(raw, "queues")))
     ordered = sorted(happenings(list_of(raw, "events"), defaults), key=lambda one: one.at_ns)
     scenario = Scenario(
         config=config,
@@ -107,11 +107,20 @@ def _nodes(raw: list[Any]) -> Iterator[NodeSpec]:
             yield node
 
 
+def _queues(raw: list[Any]) -> Iterator[QueueSpec]:
+    seen: set[str] = set()
+    for queue in _each(raw, "queues", lambda entry: parse_queue(entry)):
+        if queue.name in seen:
+            raise ScenarioRefused(f"queues: {queue.name} is there twice")
+        seen.add(queue.name)
+        yield queue
+
+
 def _each(raw: list[Any], key: str, read: Callable[[Any], T]) -> Iterator[T]:
     for index, entry in enumerate(raw):
         try:
             yield read(entry)
         except Problem as problem:
-            raise ScenarioRefused(
-                problem.under(f"/{key}/{index}").errors[0]["pointer"] + ": " + problem.detail
-            ) from None
+            first, *others = problem.under(f"/{key}/{index}").errors
+            more = f" (and {len(others)} more)" if others else ""
+            raise ScenarioRefused(f"{first['pointer']}: {first['detail']}{more}") from None

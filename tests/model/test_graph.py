@@ -101,7 +101,18 @@ BAD: list[tuple[Any, str]] = [
     (operators({"id": "x", "cost": 1}), "/operators/0"),
     (operators(X, template=3), "/template"),
     (operators(X, template={"cost": 3}), "/template/cost"),
-    (operators(X, template={"id": "t"}), "/operators/0/id"),
+    (operators(X, template={"id": "t"}), "/template/id"),
+    (operators(X, template={"queu": "x"}), "/template/queu"),
+    (operators(X, template={"gang": {"id": "g", "size": 2}}), "/template/gang"),
+    (operators(X, Y, template={"qos": "high"}), "/template/qos"),
+    (operators({"id": "x", "cost": 1}, template={"resources": {"cpu": "x"}}), "/template/resources/cpu"),
+    (
+        operators({**X, "alternatives": [{"resorces": {}}]}, template={"labels": 3}),
+        "/operators/0/alternatives/0/resorces",
+    ),
+    (operators({**X, "alternatives": [{"resources": {"gpu": 1}}]}, template={"labels": 3}), "/template/labels"),
+    (operators({**X, "env": 3, "alternatives": [{"resources": {"gpu": 1}}, {}]}), "/operators/0/env"),
+    (operators({**X, "alternatives": [{"gang": {"id": "g", "size": 2}}]}), "/operators/0/alternatives/0/gang"),
     (operators(X, id="a/b"), "/id"),
     (operators(X, id="a" * 65), "/id"),
     (operators(X, nodes=[]), "/nodes"),
@@ -111,6 +122,25 @@ BAD: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("body", "pointer"), BAD, ids=lambda value: str(value)[:60])
 def test_what_is_wrong_is_named_by_its_place(body: Any, pointer: str) -> None:
     assert pointer in faults(body)
+
+
+def test_what_the_template_says_wrong_is_told_once_and_not_of_operators_that_say_it_themselves() -> None:
+    bad = {"qos": "high", "resources": {"cpu": -1}, "prio": 1}
+    assert list(faults(operators({"id": "a", "cost": 1}, {**X, "qos": "critical"}, Y, template=bad))) == [
+        "/template/prio",
+        "/template/qos",
+        "/template/resources/cpu",
+    ]
+    assert list(faults(operators({**X, "qos": "critical"}, template={"qos": "high", "prio": 1}))) == ["/template/prio"]
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [("cots", "cost"), ("cost_per_sampel", "cost_per_sample"), ("sampels", "samples"), ("prioriyt", "priority")],
+)
+def test_a_slip_in_an_operator_is_answered_with_the_nearest_of_its_fields_and_a_task_s(slip: str, meant: str) -> None:
+    told = faults(operators({"id": "x", "resources": {"cpu": 1}, slip: 1}))
+    assert told[f"/operators/0/{slip}"] == f'unknown field "{slip}"; did you mean "{meant}"?'
 
 
 def test_more_operators_than_may_be() -> None:

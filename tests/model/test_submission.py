@@ -8,6 +8,7 @@ import pytest
 
 from hetsched.errors import Problem
 from hetsched.model import Rejection, Task, TaskDefaults, parse_submission
+from hetsched.model.read_submission import spots
 
 SMALL = TaskDefaults(array_tasks=100, bulk_tasks=10)
 
@@ -38,7 +39,6 @@ def test_a_fault_harms_no_neighbour() -> None:
     submission = parse_submission([body("a"), body("b", cpu=1), "c", body("d")])
     assert told([body("a"), body("b", cpu=1), "c", body("d")]) == ["a", "-b", "-None", "d"]
     assert [item.index for item in submission.items if isinstance(item, Rejection)] == [1, 2]
-    assert submission.refusal() is None
 
 
 def test_an_array_is_named_by_its_first_and_its_count() -> None:
@@ -60,15 +60,48 @@ def test_the_entries_of_an_array_replace_fields() -> None:
 def test_a_bad_template_refuses_each_by_its_id() -> None:
     raw = {"template": body("s", priorty=1), "count": 2}
     assert told(raw) == ["-s-0", "-s-1"]
-    refusal = parse_submission(raw).refusal()
-    assert refusal is not None
-    assert refusal.errors[0]["pointer"] == "/template/priorty"
+    assert places(raw) == ["/template/priorty"] * 2
 
 
-def test_a_list_in_which_all_is_refused_says_so_once() -> None:
-    refusal = parse_submission([body("a", x=1), body("b", y=1)]).refusal()
-    assert refusal is not None
-    assert [error["pointer"] for error in refusal.errors] == ["/0/x", "/1/y"]
+def places(raw: Any, defaults: TaskDefaults = SMALL) -> list[str]:
+    """Where in the body each fault of each refused item is said to stand."""
+    items, found = parse_submission(raw, defaults).items, list(spots(raw, defaults))
+    assert len(items) == len(found)
+    pairs = [(spot, item) for spot, item in zip(found, items, strict=True) if isinstance(item, Rejection)]
+    return [spot.of(error["pointer"]) for spot, item in pairs for error in item.problem.errors]
+
+
+BAD = {"resources": {"cpu": 1}, "prio": 1, "qos": "high"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "where"),
+    [
+        (body("a", x=1), ["/x"]),
+        ([body("a", x=1), body("b"), body("c", y=1)], ["/0/x", "/2/y"]),
+        ([[body("a")], [[body("b", x=1)], 3]], ["/1/0/0/x", "/1/1"]),
+        ({"tasks": [body("a"), body("b", x=1)]}, ["/tasks/1/x"]),
+        ({"template": BAD, "count": 1}, ["/template/prio", "/template/qos"]),
+        ({"template": BAD, "tasks": [{"id": "a"}]}, ["/template/prio", "/template/qos"]),
+        ({"template": BAD, "tasks": [{"id": "a", "qos": "low"}]}, ["/template/prio", "/tasks/0/qos"]),
+        ({"template": BAD, "tasks": [{"id": "a", "qos": "critical"}]}, ["/template/prio"]),
+        ({"template": body("t"), "tasks": [{"id": "a", "x": 1}, {}, 3]}, ["/tasks/0/x", "/tasks/2"]),
+        ({"template": {"name": "n"}, "tasks": [{"id": "a"}]}, ["/tasks/0"]),
+        ({"template": {"resources": {"cpu": -1}}, "tasks": [{}]}, ["/template/resources/cpu"]),
+        ({"template": body("t"), "tasks": [{"resources": {"cpu": -1}}]}, ["/tasks/0/resources/cpu"]),
+        ([{"template": body("t"), "count": 3}, body("a", x=1)], ["/1/x"]),
+        ([body("a"), {"template": BAD, "count": 1}], ["/1/template/prio", "/1/template/qos"]),
+        ([{"template": body("t"), "tasks": [{"x": 1}, {"id": "a"}]}, body("b", y=1)], ["/0/tasks/0/x", "/1/y"]),
+        ([{"tasks": [[body("a", x=1)], body("b")]}, body("c", y=1)], ["/0/tasks/0/0/x", "/1/y"]),
+        (
+            [{"template": body("t"), "count": 0}, {"template": 1}, {"template": {}, "cuont": 1}, body("c", y=1)],
+            ["/0/count", "/1/template", "/2/cuont", "/3/y"],
+        ),
+        ([{"template": body("t"), "tasks": []}, {"template": body("t"), "tasks": 3}], ["/0/tasks", "/1/tasks"]),
+    ],
+)
+def test_a_fault_is_told_where_it_stands_in_a_body_of_whatever_form(raw: Any, where: list[str]) -> None:
+    assert places(raw) == where
 
 
 @pytest.mark.parametrize(

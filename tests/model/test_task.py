@@ -78,6 +78,23 @@ def test_models_go_to_the_one_kind_that_is_asked() -> None:
     assert parse_task({"resources": {"cpu": 1}, "models": ["A100"]}).resources.devices == ()
 
 
+@pytest.mark.parametrize(
+    ("inside", "beside", "both"),
+    [
+        (["V100"], ["A100", "V100"], ("V100",)),
+        (["V100", "A100", "T4"], ["A100", "H100", "V100"], ("A100", "V100")),
+        (["A100"], ["A100"], ("A100",)),
+        (["A100"], ["V100"], None),
+    ],
+)
+def test_models_inside_an_ask_and_beside_it_hold_both(inside: list[str], beside: list[str], both: Any) -> None:
+    body = {"resources": {"gpu": {"count": 1, "model": inside}}, "models": beside}
+    if both is None:
+        assert "none is in both" in refused(**body)["/models"]
+    else:
+        assert parse_task(body).resources.devices[0].models == both
+
+
 def test_deadlines_are_relative_or_moments() -> None:
     assert parse_task({"resources": {}, "deadline": 1.5}).deadline_ns == 1_500_000_000
     moment = parse_task({"resources": {}, "deadline": "1970-01-02T01:00:00.25+01:00"})

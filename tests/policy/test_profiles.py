@@ -10,7 +10,7 @@ import yaml
 
 from hetsched.errors import Problem
 from hetsched.model import Task, parse_task
-from hetsched.policy.profiles import RUNS_KEPT, Prediction, Profile, Profiles, Together, size_class
+from hetsched.policy.profiles import RUNS_KEPT, Prediction, Profile, Profiles, Together, is_size_class, size_class
 from hetsched.policy.speeds import Shown
 from hetsched.scheduler import messages as m
 from hetsched.scheduler.view_profiles import ProfileRow, profile_json, read_profiles
@@ -99,6 +99,19 @@ def test_everything_is_bounded_and_the_longest_silent_goes_first() -> None:
 )
 def test_sizes_are_powers_of_two(resources: dict[str, Any], size: str) -> None:
     assert size_class(parse_task({"id": "t", "resources": resources}).resources) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "3", "7x", "zz", "01", "-1", "cpu", "cpu0", "cpu3", "cpu 1", "part1", "٤", "1.0", "9" * 5000]
+)
+def test_what_no_task_can_be_is_no_size(text: str) -> None:
+    assert not is_size_class(text)
+
+
+def test_every_size_of_a_task_is_one() -> None:
+    for amount in range(1, 300):
+        for ask in ({"cpu": amount}, {"gpu": amount}, {"gpu": amount / 1000}, {"cpu": 0.5, "gpu": amount, "tpu": 3}):
+            assert is_size_class(size_class(parse_task({"id": "t", "resources": ask}).resources))
 
 
 # ---------------------------------------------------------------------- in the scheduler

@@ -37,6 +37,9 @@ from tests.sim.worlds import Run, task, world
         (world(nodes=[{"name": "a", "cpu": -1}]), 4, "/nodes/0/cpu"),
         (world(nodes=[{"name": "a"}, {"name": "a"}]), 4, "twice"),
         (world(nodes={}), 4, "nodes"),
+        (world(nodes=[{"name": "a", "cpu": -1}]), 4, "refused: /nodes/0/cpu: must not be negative\n"),
+        (world(nodes=[{"name": "a", "cpu": -1, "memory": "x"}]), 4, "must not be negative (and 1 more)"),
+        (world(queues=[{"name": "q"}, {"name": "q"}]), 4, "q is there twice"),
         (world(queues=[{"name": "q", "weight": 0}]), 4, "/queues/0/weight"),
     ],
 )
