@@ -68,6 +68,36 @@ def test_a_gang_member_that_fails_for_good_cancels_the_gang() -> None:
     assert (story.state("g0"), story.state("g1")) == ("failed", "cancelled")
 
 
+@pytest.mark.parametrize(("min_size", "others"), [(3, "cancelled"), (2, "queued")])
+@pytest.mark.parametrize("how", ["cancelled", "expired", "skipped"])
+def test_a_waiting_gang_that_cannot_spare_a_member_ends_with_it(how: str, min_size: int, others: str) -> None:
+    """A place in a gang is given once, so below `min_size` they would wait for nobody."""
+    story = Story([node("n1", cpu=4)])
+    story.submit([task("busy", cpu=3), task("parent", retries=0)])
+    story.wait(1)
+    gang = {"id": "g", "size": 3, "min_size": min_size}
+    own = {"expired": {"deadline": 50, "on_deadline": "expire"}, "skipped": {"after": ["parent"]}}
+    story.submit([task("g0", gang=gang), task("g1", gang=gang), task("g2", gang=gang, **own.get(how, {}))])
+    if how == "cancelled":
+        story.ask(m.Cancel(ids=("g2",)))
+    elif how == "expired":
+        story.wait(60)
+    else:
+        story.end("parent", ok=False, reason="exit 1")
+    assert [story.state(f"g{at}") for at in range(3)] == [others, others, how]
+    assert isinstance(story.submit(task("g3", gang=gang)), Problem)
+
+
+@pytest.mark.parametrize(("min_size", "others"), [(3, "stopping"), (2, "running")])
+def test_so_does_one_that_runs(min_size: int, others: str) -> None:
+    story = Story([node("n1", cpu=4)])
+    story.submit([task(f"g{at}", gang={"id": "g", "size": 3, "min_size": min_size}) for at in range(3)])
+    story.wait(1)
+    story.ask(m.Cancel(ids=("g2",)))
+    story.end("g2", ok=False, reason="cancelled")
+    assert [story.state(f"g{at}") for at in range(3)] == [others, others, "cancelled"]
+
+
 def test_a_gang_takes_no_member_too_many() -> None:
     story = Story([node("n1")])
     reply = story.submit([task(f"g{i}", gang={"id": "g", "size": 2}) for i in range(3)])
