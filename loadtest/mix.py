@@ -116,10 +116,11 @@ def read_mix(name: str) -> Mix:
     path = mix_path(name)
     try:
         table = tomllib.loads(path.read_text())
+        json.dumps(table, allow_nan=False)  # neither NaN nor what only TOML has could be sent
     except FileNotFoundError:
         known = ", ".join(sorted(entry.stem for entry in MIXES.glob("*.toml")))
         raise MixError(f"no mix {name!r}; there are: {known}, or name a .toml file") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise MixError(f"{path}: {error}") from None
     entries = table.get("class")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

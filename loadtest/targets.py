@@ -10,6 +10,7 @@ Figures are named by their path in the JSON report. A figure that the report lac
 
 from __future__ import annotations
 
+import math
 import operator
 import tomllib
 from collections.abc import Callable, Mapping
@@ -48,7 +49,7 @@ def read_targets(path: Path) -> list[Target]:
     """Raises TargetError."""
     try:
         table = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise TargetError(f"{path}: {error}") from None
     unknown = sorted(set(table) - {"targets"})
     if unknown or not isinstance(table.get("targets"), dict):
@@ -66,9 +67,12 @@ def _target(figure: str, text: object) -> Target:
     if len(parts) != 2 or parts[0] not in OPERATORS:
         raise TargetError(f'{figure}: expected text like "<= 50" with one of {" ".join(OPERATORS)}, not {text!r}')
     try:
-        return Target(figure, parts[0], float(parts[1]))
+        value = float(parts[1])
     except ValueError:
-        raise TargetError(f"{figure}: {parts[1]!r} is no number") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise TargetError(f"{figure}: {parts[1]!r} is no number")
+    return Target(figure, parts[0], value)
 
 
 def _verdict(target: Target, report: Mapping[str, Any]) -> Verdict:

@@ -124,6 +124,11 @@ def test_kinds_tell_which_classes_ask_for_what() -> None:
         ),
         ("[[class]]\ntask = {id = 'x', duration = 1}", "without `id`"),
         ("[[class]]\nweight = 0\ntask = {duration = 1}", "above 0"),
+        *(
+            (text % number, "own.toml: ")
+            for text in ("[[class]]\ntask = {duration = %s}", "[[class]]\nweight = %s\ntask = {duration = 1}")
+            for number in ("nan", "inf", "1e999", "9" * 5000, "2026-12-01")
+        ),
     ],
 )
 def test_a_mix_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, complaint: str) -> None:

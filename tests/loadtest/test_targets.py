@@ -41,7 +41,8 @@ def test_a_target_is_reached_or_missed(tmp_path: Path, line: str, reached: bool)
     [
         ('[targets]\n"a" = 5', "expected text like"),
         ('[targets]\n"a" = "=> 5"', "expected text like"),
-        ('[targets]\n"a" = "<= soon"', "is no number"),
+        *((f'[targets]\n"a" = "<= {number}"', "is no number") for number in ("soon", "nan", "inf", "1e999")),
+        ('[targets]\n"a" = ' + "9" * 5000, "targets.toml"),
         ('[target]\n"a" = "<= 5"', "not 'target'"),
         ('[targets\n"a" = "<= 5"', "targets.toml"),
         ("", "one table"),
