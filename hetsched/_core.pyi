@@ -460,7 +460,7 @@ class Core:
     def by_queue(self, states: int) -> list[int]:
         """Tasks in one of the states (a bit mask) by queue."""
     def ahead(self, task: int) -> int:
-        """Waiting tasks that go before it, all lanes counted."""
+        """Waiting tasks that go before it by the order in use, all lanes counted, those too that wait for something else than room."""
     def counts(self) -> list[int]:
         """Tasks per state, index = state."""
     def verdict(self, shape: int) -> dict[str, int]:
@@ -492,7 +492,7 @@ class Core:
         """What the weighted order takes for `match`, as of now, in 2^-30: how well the best node suits the shape, 0 where none can take it, half
         where there is no node. (The shape gets its column of scores, as it does when a task of it is tried.)"""
     def is_owed(self, task: int) -> bool:
-        """It waits, and its queue is guaranteed what it, or as many as its gang needs, would take."""
+        """Its queue is guaranteed what it, or as many as its gang needs, would take: of a task that has not begun, whatever it waits for."""
     def apart(self, kind: int) -> tuple[int, ...]:
         """POLICY_PRICE: by wholly free devices of a node, thousandths that they are worth less for want of more; another preset: (0,)."""
 

@@ -217,15 +217,21 @@ cdef bint fairer(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
 
 
 cdef bint fairer_task(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
-    """Of two tasks of one level. Who stays within a guarantee before who borrows; queues that are siblings by key; others by their ancestors that are; equal keys by who goes first."""
+    """Of two tasks of one level: by their queues, and where these say nothing by who goes first."""
+    cdef int side
+    if t.order == 1:
+        return weighs_more(t, one, other)
+    side = fairer_queue(t, one, other) if t.order != ORDER_FIFO_ else 0
+    return side > 0 if side != 0 else goes_before(t, one, other)
+
+
+cdef int fairer_queue(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
+    """1: `one` goes first, -1: `other`, 0: their queues do not say. Who stays within a guarantee before who borrows; queues that are siblings by
+    key; others by their ancestors that are. Of a task nothing counts but queue, shape and gang."""
     cdef uint32_t a = t.tasks[one].queue
     cdef uint32_t b = t.tasks[other].queue
     cdef uint64_t key_a, key_b
     cdef bint owed_a, owed_b
-    if t.order == 1:
-        return weighs_more(t, one, other)
-    if t.order == ORDER_FIFO_:
-        return goes_before(t, one, other)
     while t.queues[a].depth > t.queues[b].depth:
         a = t.queues[a].parent
     while t.queues[b].depth > t.queues[a].depth:
@@ -241,12 +247,10 @@ cdef bint fairer_task(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
         owed_a = is_owed(t, one)
         owed_b = is_owed(t, other)
         if owed_a != owed_b:
-            return owed_a
+            return 1 if owed_a else -1
     key_a = queue_key(t, &t.queues[a])
     key_b = queue_key(t, &t.queues[b])
-    if key_a != key_b:
-        return key_a < key_b
-    return goes_before(t, one, other)
+    return 0 if key_a == key_b else 1 if key_a < key_b else -1
 
 
 cdef uint32_t lane_ahead(Tables* t, int qos, uint32_t before) noexcept nogil:

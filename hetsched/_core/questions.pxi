@@ -133,12 +133,19 @@ cdef class Questions(RankedDoors):
             free(counts)
 
     def ahead(self, uint32_t task):
-        cdef uint64_t count = 0
+        """A pass over the table. What a weighted sum needs to know of a shape is known of all of them first, as when it decides."""
+        cdef Tables* t = &self.t
+        cdef uint64_t count
         cdef uint32_t at
         self._task(task)
         with nogil:
-            for at in range(self.t.tasks_used):
-                count += at != task and is_waiting(&self.t.tasks[at]) and sooner(&self.t, at, task)
+            if t.order == 1 and t.nodes_used > 0:
+                want_column(t, t.tasks[task].shape)
+                for at in range(t.shapes_used):
+                    if t.shapes[at].pending > 0:
+                        want_column(t, at)
+            refresh(t)
+            count = count_ahead(t, task)
         return count
 
     def counts(self):
@@ -168,7 +175,7 @@ cdef class Questions(RankedDoors):
 
     def is_owed(self, uint32_t task):
         self._task(task)
-        return is_waiting(&self.t.tasks[task]) and is_owed(&self.t, task)
+        return is_owed(&self.t, task)
 
     def apart(self, int kind):
         if not 0 <= kind < 16:
@@ -246,6 +253,43 @@ cdef class Questions(RankedDoors):
         growing = held["tasks"] + held["keys"] + held["index"] + held["lanes"]
         held["per_waiting_task"] = growing // max(1, t.tasks_count)
         return held
+
+
+cdef enum:
+    SIDES_KEPT = 512
+
+
+cdef struct Side:
+    uint32_t queue      # NONE: nothing is kept here
+    uint32_t shape
+    int32_t first       # of fairer_queue
+
+
+cdef uint64_t count_ahead(Tables* t, uint32_t task) noexcept nogil:
+    """Waiting tasks that go before it. What queues say is kept for queue and shape, as to count anew what is owed to each of a million would
+    hold the turn up for half a second; gangs, of which it depends on the members, are asked each."""
+    cdef Side kept[SIDES_KEPT]
+    cdef Side* side
+    cdef TaskRecord* other
+    cdef uint64_t count = 0
+    cdef uint32_t at
+    cdef int qos = qos_of(&t.tasks[task])
+    memset(kept, 0xff, sizeof(kept))
+    for at in range(t.tasks_used):
+        other = &t.tasks[at]
+        if at == task or not is_waiting(other) or qos_of(other) > qos:
+            continue
+        if qos_of(other) < qos:
+            count += 1
+        elif t.order == 1:
+            count += weighs_more(t, at, task)
+        else:
+            side = &kept[(other.queue * 31 + other.shape) % SIDES_KEPT]
+            if side.queue != other.queue or side.shape != other.shape or other.gang != NONE_:
+                side.queue, side.shape = other.queue if other.gang == NONE_ else NONE_, other.shape
+                side.first = 0 if t.order == ORDER_FIFO_ else fairer_queue(t, at, task)
+            count += side.first > 0 or (side.first == 0 and goes_before(t, at, task))
+    return count
 
 
 cdef list tasks_holding(Tables* t, uint32_t node, bint claims):

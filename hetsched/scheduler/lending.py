@@ -44,7 +44,7 @@ def beyond(books: Books, queue: str, resources: set[str]) -> dict[str, int]:
 def owed(books: Books, task: int, row: TaskRow, body: Task) -> Iterator[Found]:
     """Its queue is guaranteed what it asks for, and others have it: who, how much beyond their own, and who of them may not be stopped."""
     mine = promise(books, body.queue)
-    if mine is None or not books.core.is_owed(task):
+    if mine is None or row.flags & _core.CLAIMING or not books.core.is_owed(task):
         return
     guaranteed = {name: amount for name, amount in books.queues.spec[mine].guaranteed.items() if name in _asked(body)}
     used = books.core.queue_used(books.queues.slot[mine])

@@ -168,6 +168,58 @@ def test_the_queue_of_the_smallest_told_share_over_weight_is_next(seed: int) -> 
     assert told[started] == min(told.values())
 
 
+LEVELS = ("critical", "production", "best_effort", "background")
+
+
+def goes_before(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Over all levels, queues that are siblings."""
+    if one["qos"] != other["qos"]:
+        return LEVELS.index(one["qos"]) < LEVELS.index(other["qos"])
+    if one["name"] == "drf" and one["is_owed"] != other["is_owed"] and one["queues"][0] != other["queues"][0]:
+        return bool(one["is_owed"])
+    return rank(one) < rank(other)
+
+
+@pytest.mark.parametrize("order", ["weighted", "fifo", "drf"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_position_is_that_of_what_is_told_whatever_it_waits_for(seed: int, order: str) -> None:
+    """Beside who waits for room: parked ones, for a limit of their queue, members of their gang, a node that could take them, a hand."""
+    dice = random.Random(seed)
+    story = Story(
+        [node("n1", cpu=4, gpus=1)], config={"order": order, "policy": {"preset": "pack"}, "batch": {"max_wait": 30}}
+    )
+    story.queue(name="small", limit={"cpu": 1})
+    for name in "abc":
+        story.queue(name=name, weight=dice.randint(1, 4), guaranteed={"cpu": dice.choice((0, 3))})
+    story.submit([task("held-room", cpu=1, queue="a"), task("small-room", cpu=1, queue="small")])
+    story.wait(31)
+    bodies = []
+    for at in range(24):
+        body = task(
+            f"t{at}",
+            cpu=dice.choice((0.5, 1, 2, 3, 99)),
+            queue=dice.choice(("a", "b", "c", "small")),
+            priority=dice.choice((0, 0, 9)),
+        )
+        body["qos"] = dice.choice(LEVELS[1:])
+        if dice.random() < 0.4:
+            body["deadline"] = dice.randint(100, 10_000)
+        if dice.random() < 0.2:
+            body["gang"] = {"id": f"g{at}", "size": 2}
+        bodies.append(body)
+    story.submit(bodies)
+    waiting = [body["id"] for body in bodies]
+    for ident in dice.sample(waiting, 4):
+        story.ask(m.Operate(verb="hold", task=ident))
+    explained = {ident: story.scheduler.view.explain(ident) for ident in waiting}
+    parked = {"held", "gang_incomplete", "queue_limit", "unsatisfiable"}
+    assert len(parked & {told["reason"] for told in explained.values()}) >= 3
+    queued = [ident for ident in waiting if story.state(ident) == "queued"]
+    for ident, told in explained.items():
+        before = [other for other in queued if goes_before(explained[other]["order"], told["order"])]
+        assert told["position"] == 1 + len(before), (ident, told["order"])
+
+
 def test_what_does_not_wait_is_told_no_order() -> None:
     story = full("drf")
     assert "order" not in story.scheduler.view.explain("busy")
