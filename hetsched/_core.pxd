@@ -65,6 +65,7 @@ cdef enum:
     MAX_PIECES = 64            # devices of one node, so devices of one allocation
     RESOURCES = 18             # cpu, memory, 16 kinds
     LEVELS = 4                 # qos levels
+    ALL_LEVELS = 15            # as a mask
     COLUMNS = 64               # score bytes in a cell: one cache line
     FAN_OUT = 8                # children of a cell
     MAX_DEPTH = 12             # levels of a score tree: 8^11 nodes
@@ -627,7 +628,7 @@ cdef struct Tables:
     uint32_t shut_capacity
     Slots parked_tasks         # derived: gang members that did not fit, until `frees` moves
     uint64_t parked_frees      # `frees` when parked_tasks was last let go
-    uint8_t parked_behind      # one of them was, while nodes were closed for the reservation: they are let go before the next decision
+    uint8_t parked_behind      # levels (bits) before whose next decision they are let go: one of them was parked while nodes were closed for the reservation, or aside
     Slots claimers             # derived: who claims, in no order. Owner: claimers
     uint8_t ripe               # some claims may wait for no victim any more, and are to be settled. Owner: claimers, facts
     Slots begun                # who started by a claim at `begun_ns`. Owner: claimers

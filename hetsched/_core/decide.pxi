@@ -49,9 +49,9 @@ cdef int unpark(Tables* t, int levels) except -1 nogil:
     """Whoever may fit now comes back: those of the levels that are decided when it is their turn, for by then most are blocked again."""
     cdef uint32_t at
     cdef int qos
-    if t.frees != t.parked_frees or t.parked_behind:
+    if t.frees != t.parked_frees or t.parked_behind & levels:
         t.parked_frees = t.frees
-        t.parked_behind = False
+        t.parked_behind = 0
         for at in range(t.parked_tasks.size):
             touch_gang(t, t.tasks[t.parked_tasks.at[at]].gang)
     settle_gangs(t)
@@ -59,8 +59,24 @@ cdef int unpark(Tables* t, int levels) except -1 nogil:
     grow(<void**> &t.shut, &t.shut_capacity, 1, t.shapes_used)
     note_shut(t, SHUT_NOW | SHUT_BEFORE)
     for qos in range(LEVELS):
-        if not (levels >> qos) & 1 or not comes_late(t):
+        if not (levels >> qos) & 1 and levels >> qos:
+            set_aside(t, qos)
+        elif not (levels >> qos) & 1 or not comes_late(t):
             unpark_level(t, qos, SHUT_NOW)
+    return 0
+
+
+cdef int set_aside(Tables* t, int qos) except -1 nogil:
+    """Who waits at a more urgent level that is not decided now was decided before, and is blocked: by what it lacks, or by the reservation of
+    one that goes before it. For all below it is blocked even where there is room, or they would take in this decision what was kept for it."""
+    cdef uint32_t lane
+    while t.active[qos].size > 0:
+        lane = line_of(t, t.active[qos].at[0], qos).tried.at[0].lane
+        if t.lanes[lane].shape == NONE_:
+            park_task(t, lane_head(t, &t.lanes[lane]))
+            t.parked_behind |= 1 << qos
+        else:
+            park_lane(t, lane)
     return 0
 
 

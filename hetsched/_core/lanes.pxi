@@ -285,7 +285,8 @@ cdef int leave_lane(Tables* t, uint32_t task) except -1 nogil:
 cdef int park_task(Tables* t, uint32_t task) except -1 nogil:
     leave_lane(t, task)
     t.parks += 1
-    t.parked_behind |= t.seats_closed
+    if t.seats_closed:
+        t.parked_behind = ALL_LEVELS
     push(&t.parked_tasks, task)
     t.tasks[task].place = AT_PARKED | (t.parked_tasks.size - 1)
     return 0

@@ -523,7 +523,11 @@ def judge_rest(snapshot: Snapshot, levels: int, evicts: bool) -> None:
     for task, row in snapshot.rows.items():
         waits = snapshot.state[task] == _core.QUEUED and task not in snapshot.holdings
         if waits and row.gang == _core.NONE and levels >> row.qos & 1:
-            nodes = [node for node in snapshot.book.nodes if not snapshot.is_kept_from(task, node)]
+            nodes = [
+                node
+                for node in snapshot.book.nodes
+                if not snapshot.is_kept_from(task, node) and not is_for_undecided(snapshot, task, node, levels)
+            ]
             if may_be_behind_claim(snapshot, task):
                 continue
             assert not any(snapshot.fits(task, node) for node in nodes), f"task {task} fits and waits"
@@ -536,6 +540,18 @@ def judge_rest(snapshot: Snapshot, levels: int, evicts: bool) -> None:
                     and not snapshot.is_promised(node)
                     and not snapshot.is_closed_to_claims(task, node)
                 ), f"task {task} stops nobody and could"
+
+
+def is_for_undecided(snapshot: Snapshot, task: int, node: int, levels: int) -> bool:
+    """Somebody more urgent, whose level was not decided now, could start here: the room may be kept until it is."""
+    return any(
+        row.qos < snapshot.rows[task].qos
+        and not levels >> row.qos & 1
+        and snapshot.state[other] == _core.QUEUED
+        and other not in snapshot.holdings
+        and snapshot.fits(other, node)
+        for other, row in snapshot.rows.items()
+    )
 
 
 def may_be_behind_claim(snapshot: Snapshot, task: int) -> bool:

@@ -116,6 +116,55 @@ def test_a_lower_level_is_held_back_too() -> None:
     assert room.is_placed(room.task(1, 90, qos=BACKGROUND))
 
 
+LOWER = 14
+"""What the batch lane decides: all levels but the most urgent."""
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["live", "after a load"])
+@pytest.mark.parametrize("size", [1, 2], ids=["a task", "a gang"])
+def test_lower_levels_that_are_decided_alone_take_nothing_that_is_kept_for_a_critical_one(
+    size: int, is_loaded: bool
+) -> None:
+    """Whom only the reservation of the first one keeps out, a gang here, does not make it another's."""
+    room = Room()
+    room.running(4, 100), room.running(2, 200)
+    gang = room.world.do("add_gang", size, size, -1) if size > 1 else _core.NONE
+    named = {"gang": gang, "qos": CRITICAL, "template": room.templates[200]}
+    head = room.world.tasks([f"head-{at}" for at in range(size)], room.shapes[8 // size], **named)
+    room.after(1)
+    named = {"gang": room.world.do("add_gang", 2, 2, -1), "qos": CRITICAL, "template": room.templates[200]}
+    kept_out = room.world.tasks(["pair-0", "pair-1"], room.shapes[1], **named)
+    room.core.decide(1)
+    long, short = room.task(2, 250), room.task(1, 150)
+    core = Core.load(room.core.dump()) if is_loaded else room.core
+    core.begin(room.world.now_ns)
+    core.decide(LOWER)
+    found = core.reservation()
+    assert found is not None and found[0] in head and found[1] == room.world.now_ns + 199 * SECOND_NS
+    assert core.placement(short) is not None
+    assert [core.placement(task) for task in (*head, *kept_out, long)] == [None] * (size + 3)
+
+
+def test_who_was_set_aside_while_lower_levels_were_decided_starts_when_there_is_room() -> None:
+    room = Room()
+    first, second = room.running(4, 100), room.running(2, 200)
+    gang = room.world.do("add_gang", 2, 2, -1)
+    members = room.world.tasks(["a", "b"], room.shapes[4], gang=gang, qos=CRITICAL, template=room.templates[200])
+    kept_out = room.task(2, 250, qos=CRITICAL)
+    for _ in range(3):
+        room.core.decide(1)
+        room.core.decide(LOWER)
+    room.core.ended(first, _core.SUCCEEDED, 0)
+    room.core.ended(second, _core.SUCCEEDED, 0)
+    room.core.decide(LOWER)
+    room.core.decide(1)
+    assert all(room.world.where(task) is not None for task in members)
+    room.core.ended(members[0], _core.SUCCEEDED, 0)
+    room.core.decide(LOWER)
+    room.core.decide(1)
+    assert room.world.where(kept_out) is not None
+
+
 def test_unknown_run_times_never_end_and_reserve_nothing() -> None:
     room = Room()
     room.running(4, 0)
