@@ -665,6 +665,7 @@ cdef struct Tables:
     uint32_t moves_capacity
     SeatPrice* seat_prices     # scratch of gang_victims, one a node
     uint32_t seat_prices_capacity
+    int64_t search_left        # nodes that gangs may still look at for seats in this decision. Owner: gang_seats
     TrialRecord* trial
     uint32_t trial_size
     uint32_t trial_capacity

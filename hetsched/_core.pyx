@@ -8,8 +8,9 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   island, fit                                where it can go, on which devices, and what holding them means
   fragment, price, published, terms          how good a node is, each in its way
   score, leaves, rank                        where it goes best
-  gang, gang_wish, repair, damping, reclaim,
-  overcommit, lift, consolidate, victims     what could be done about it
+  gang, gang_wish, gang_seats, repair,
+  damping, reclaim, overcommit, lift,
+  consolidate, victims                       what could be done about it
   reserve, gang_victims, claimers, decide   what is done about it
   allocate, story, apply, facts, run         what it does to the tables, what is kept and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
@@ -142,6 +143,7 @@ include "_core/rank.pxi"
 include "_core/patience.pxi"
 include "_core/gang.pxi"
 include "_core/gang_wish.pxi"
+include "_core/gang_seats.pxi"
 include "_core/repair.pxi"
 include "_core/damping.pxi"
 include "_core/reclaim.pxi"

@@ -20,6 +20,7 @@ cdef int64_t decide_once(Tables* t, int levels, bint preempt, int lane) except -
     cdef int qos
     cdef uint8_t code
     t.rounds += 1
+    t.search_left = SEARCH_BUDGET
     age_lanes(t)
     let_time_tell(t)
     see_scarce(t)

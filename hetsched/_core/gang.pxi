@@ -2,7 +2,8 @@
 #
 # Promises: `present` = live members that are not stopping + members that succeeded. With present < min_size the gang is gathering: one
 # of its waiting members stands for it in the gang lane, once enough of them wait and none is still stopping; a trial places the
-# hardest first, as many as fit, and holds nothing unless present reaches min_size. With present >= min_size it has begun: the rest
+# hardest first, as many as fit, or in another order where unlike members find room so (gang_seats), and holds nothing unless present
+# reaches min_size. With present >= min_size it has begun: the rest
 # join one by one in the same domain. What did not fit is parked, alone, until room grows or the gang changes; it blocks nobody. What did not
 # fit beside a reservation is tried again in each decision, for the reservation may go without any room growing.
 # While it claims (gang_victims) nobody stands for it.
@@ -202,9 +203,11 @@ cdef bint was_seen(Slots* seen, uint32_t value) noexcept nogil:
     return False
 
 
-cdef bint is_harder(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
-    cdef ShapeRecord* a = &t.shapes[t.tasks[one].shape]
-    cdef ShapeRecord* b = &t.shapes[t.tasks[other].shape]
+cdef inline bint is_harder(Tables* t, uint32_t one, uint32_t other) noexcept nogil:
+    return is_larger(&t.shapes[t.tasks[one].shape], &t.shapes[t.tasks[other].shape])
+
+
+cdef bint is_larger(ShapeRecord* a, ShapeRecord* b) noexcept nogil:
     if a.device_milli != b.device_milli:
         return a.device_milli > b.device_milli
     if a.cpu_milli != b.cpu_milli:
@@ -267,9 +270,20 @@ cdef bint is_picky(Tables* t, Slots* members) noexcept nogil:
     return False
 
 
+cdef int seat_more(Tables* t, Head* head) except -1 nogil:
+    """All, where another order of unlike members seats them; else the trial is as it was."""
+    cdef uint32_t needed = head.needed
+    head.needed = head.members.size
+    if not can_sit(t, head):
+        head.needed = needed
+        if fitting_members(t, &head.members, head.column, head.value) < needed:
+            can_sit(t, head)
+    return 0
+
+
 cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
     """The gang that this task stands for, or the task alone if the gang has begun. Returns placements; 0: parked. Where the best place of
-    one member leaves none for another, the first and tightest fit may do."""
+    one member leaves none for another, the first and tightest fit may do, or another order (gang_seats)."""
     cdef GangRecord* gang = &t.gangs[t.tasks[task].gang]
     cdef Head head
     cdef uint32_t at
@@ -280,6 +294,8 @@ cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
     fits = fits and fitting_members(t, &head.members, head.column, head.value) >= head.needed
     if not fits and is_picky(t, &head.members):
         fits = can_sit(t, &head)
+    if fits and gang.wish < 0 and t.trial_size < head.members.size and are_unlike(t, &head.members):
+        seat_more(t, &head)
     if fits and gang.wish >= 0 and gathered_members(t, &head.members, gang.wish, count_members(t, gang).node) < head.needed:
         if fitting_members(t, &head.members, head.column, head.value) < head.needed:
             can_sit(t, &head)

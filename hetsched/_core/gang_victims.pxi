@@ -9,8 +9,9 @@
 # do for one task (overcommit).
 #
 # How: seat by seat on the cheapest node, with the victims so far lifted and the seats so far held; equal members share one price list, so a
-# node is searched once, and again when it changed. Then the units are put back one by one, dearest first, wherever the first-fit of
-# seat_members still seats all without. That first-fit is the proof: the members whom nobody is stopped for fit by it, too.
+# node is searched once, and again when it changed. Where unlike members find no seats that way, all who may go are lifted: if they do then, who has
+# least choice is seated first, and where that fails too all go of the nodes that were found. Then the units are put back one by one, dearest first, wherever the first-fit of
+# seat_members still seats all without. That is the proof: the members whom nobody is stopped for fit by it, too.
 
 # ---------------------------------------------------------------- what a seat costs
 
@@ -91,7 +92,7 @@ cdef int take_seat(Tables* t, uint32_t member, uint32_t node, int qos) except -1
 
 
 cdef int seat_by_price(Tables* t, Head* head, int64_t value, int qos) except -1 nogil:
-    """Victims into `doomed`, lifted; nobody is seated afterwards. Returns 1 if every member needed found a seat."""
+    """Victims into `doomed`, lifted; nobody is seated afterwards. Returns 1 if every member needed found a seat, in the order given."""
     cdef uint32_t at, node, member, priced = NONE_, failed = NONE_
     grow(<void**> &t.seat_prices, &t.seat_prices_capacity, sizeof(SeatPrice), t.nodes_used)
     t.trial_size = 0
@@ -114,6 +115,64 @@ cdef int seat_by_price(Tables* t, Head* head, int64_t value, int qos) except -1 
         hold_trial(t, &t.trial[at], -1)
     t.seated = 0
     return t.trial_size >= head.needed
+
+
+# ---------------------------------------------------------------- unlike members
+
+cdef int doom_node(Tables* t, uint32_t node, int qos) except -1 nogil:
+    """All who may go of it."""
+    cdef uint32_t at, before = t.doomed.size
+    if not t.nodes[node].is_open:
+        return 0
+    gather_units(t, node, qos)
+    for at in range(t.units_size):
+        if is_still_borrowed(t, at):
+            lift(t, at)
+    lifted_tasks(t, &t.doomed)
+    for at in range(before, t.doomed.size):
+        t.allocations[t.tasks[t.doomed.at[at]].place].lifted_by = DOOMED
+    return 0
+
+
+cdef int spare_all(Tables* t) except -1 nogil:
+    """Nobody is lifted any more."""
+    lift_doomed(t, 0, t.doomed.size, -1)
+    t.units_size = 0
+    t.doomed.size = 0
+    return 0
+
+
+cdef int doom_for_unlike(Tables* t, Head* head, int64_t value, int qos) except -1 nogil:
+    """As seat_by_price, where the order of the members counts: least choice first, else all who may go of the nodes that would do."""
+    cdef Head tried = head[0]
+    cdef Slots nodes
+    cdef Search search
+    cdef uint32_t at, node
+    cdef int found = 0
+    spare_all(t)
+    for node in range(t.nodes_used):
+        if in_domain(t, node, head.column, value):
+            doom_node(t, node, qos)
+    if seat_members(t, head, value) < head.needed:
+        return 0
+    memset(&nodes, 0, sizeof(Slots))
+    for at in range(t.trial_size):
+        if not was_seen(&nodes, t.trial[at].node):
+            push(&nodes, t.trial[at].node)
+    memset(&tried.members, 0, sizeof(Slots))
+    if gather_kinds(t, head, &search) and look_around(t, head, value, &search):
+        by_choice(t, head, &search, &tried.members)
+        spare_all(t)
+        found = seat_by_price(t, &tried, value, qos) and seat_members(t, head, value) >= head.needed
+    drop_slots(&tried.members)
+    if not found:
+        spare_all(t)
+        t.took = False
+        for at in range(nodes.size):
+            doom_node(t, nodes.at[at], qos)
+        found = seat_members(t, head, value) >= head.needed
+    drop_slots(&nodes)
+    return found
 
 
 # ---------------------------------------------------------------- the whole set
@@ -266,7 +325,8 @@ cdef int keep_gang_if_cheaper(Tables* t, Head* head, int64_t value) except -1 no
 
 cdef int plan_domain(Tables* t, Head* head, int64_t value, int qos, Slots* leaving) except -1 nogil:
     """The cheapest proof in this domain, if it is cheaper than the plan so far. Nobody stays lifted."""
-    if seat_by_price(t, head, value, qos) and seat_members(t, head, value) >= head.needed:
+    if (seat_by_price(t, head, value, qos) and seat_members(t, head, value) >= head.needed) or (
+            are_unlike(t, &head.members) and doom_for_unlike(t, head, value, qos)):
         spare_whom_nobody_needs(t, head, value)
         if t.doomed.size > 0 and is_needed_later(t, head, value, leaving):
             keep_gang_if_cheaper(t, head, value)

@@ -96,8 +96,8 @@ cdef inline int fit_tight(Tables* t, uint32_t node, ShapeRecord* shape, uint32_t
     return count
 
 
-cdef uint32_t seat_members(Tables* t, Head* head, int64_t value) except? 0xFFFFFFFF nogil:
-    """How many of those needed fit now, each on the first node that takes it. Holds nothing afterwards; `trial` says where."""
+cdef uint32_t seat_in_order(Tables* t, Head* head, int64_t value) except? 0xFFFFFFFF nogil:
+    """How many of those needed fit now in the order given, each on the first node that takes it (all ways: seat_members). Holds nothing afterwards; `trial` says where."""
     cdef uint32_t at, member, node = 0, last = NONE_, failed = NONE_
     cdef TrialRecord* entry
     cdef ShapeRecord* shape

@@ -82,14 +82,21 @@ cdef dict judge(Tables* t, ShapeRecord* shape):
 
 # ---------------------------------------------------------------- gangs
 
-cdef uint32_t most_seats(Tables* t, Slots* members, int column) except? 0xFFFFFFFF nogil:
-    """So many of these find a seat now, in the domain that has most for them."""
+cdef uint32_t most_seats(Tables* t, Slots* members, uint32_t least, int column) except? 0xFFFFFFFF nogil:
+    """So many of these find a seat now, in the domain that has most for them; if not all do, `least` may by another way."""
+    cdef uint32_t most = seats_for(t, members, members.size, column)
+    if most < least < members.size:
+        most = max(most, seats_for(t, members, least, column))
+    return most
+
+
+cdef uint32_t seats_for(Tables* t, Slots* members, uint32_t needed, int column) except? 0xFFFFFFFF nogil:
     cdef Head head
     cdef Slots seen
     cdef uint32_t node, most = 0
     memset(&head, 0, sizeof(Head))
     head.members = members[0]
-    head.needed = members.size
+    head.needed = needed
     head.column = column
     if column < 0:
         return seat_members(t, &head, -1)
@@ -123,6 +130,7 @@ cdef tuple room_for_gang(Tables* t, GangRecord* gang):
     """(waiting members that find a seat now, members that would if nobody else was anywhere)."""
     cdef Slots waiting, all_
     cdef uint32_t at, now, ever
+    cdef uint32_t least = gang.min_size - min(gang.succeeded, gang.min_size)
     cdef uint8_t* was = <uint8_t*> calloc(<size_t> t.nodes_used + t.devices_used + 1, 1)
     if was == NULL:
         no_memory()
@@ -132,9 +140,10 @@ cdef tuple room_for_gang(Tables* t, GangRecord* gang):
     for at in range(gang.members.size):
         if not is_terminal(&t.tasks[gang.members.at[at]]):
             push(&all_, gang.members.at[at])
-    now = most_seats(t, &waiting, gang.column)
+    t.search_left = SEARCH_BUDGET
+    now = most_seats(t, &waiting, least, gang.column)
     empty_cluster(t, was, 1)
-    ever = most_seats(t, &all_, gang.column)
+    ever = most_seats(t, &all_, least, gang.column)
     empty_cluster(t, was, -1)
     free(was)
     drop_slots(&waiting)
