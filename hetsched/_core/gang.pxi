@@ -271,14 +271,15 @@ cdef bint is_picky(Tables* t, Slots* members) noexcept nogil:
 
 
 cdef int seat_more(Tables* t, Head* head) except -1 nogil:
-    """All, where another order of unlike members seats them; else the trial is as it was."""
+    """All, where another order of unlike members seats them; else as many as before. Returns 0 if they are not found again."""
     cdef uint32_t needed = head.needed
     head.needed = head.members.size
-    if not can_sit(t, head):
-        head.needed = needed
-        if fitting_members(t, &head.members, head.column, head.value) < needed:
-            can_sit(t, head)
-    return 0
+    if can_sit(t, head):
+        return 1
+    head.needed = needed
+    if head.column >= 0 and head.value < 0:   # no domain was chosen: the search found one
+        return can_sit(t, head)
+    return fitting_members(t, &head.members, head.column, head.value) >= needed or can_sit(t, head)
 
 
 cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
@@ -295,10 +296,10 @@ cdef int64_t try_gang(Tables* t, uint32_t task, uint8_t lane) except -1 nogil:
     if not fits and is_picky(t, &head.members):
         fits = can_sit(t, &head)
     if fits and gang.wish < 0 and t.trial_size < head.members.size and are_unlike(t, &head.members):
-        seat_more(t, &head)
+        fits = seat_more(t, &head)
     if fits and gang.wish >= 0 and gathered_members(t, &head.members, gang.wish, count_members(t, gang).node) < head.needed:
         if fitting_members(t, &head.members, head.column, head.value) < head.needed:
-            can_sit(t, &head)
+            fits = can_sit(t, &head)
     drop_slots(&head.members)
     if not fits:
         park_task(t, task)

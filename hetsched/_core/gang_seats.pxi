@@ -387,6 +387,8 @@ cdef int seat_next(Tables* t, Head* head, int64_t value, Search* search) noexcep
     cdef Kind* kind
     cdef TrialRecord* entry
     cdef int count, found = 0
+    if t.trial_size == head.needed:
+        return 1
     if is_spoilt(t, search):
         return 0
     which = fewest_seats(t, search)
@@ -427,7 +429,7 @@ cdef int seat_others(Tables* t, Head* head, int64_t value, Search* search) noexc
     for which in range(search.kinds_size):
         kind = &search.kinds[which]
         node = 0
-        while kind.choice >= search.members and kind.left > 0 and node < t.nodes_used:
+        while kind.choice >= search.members and kind.left > 0 and node < t.nodes_used and t.trial_size < head.needed:
             entry = &t.trial[t.trial_size]
             count = -1
             if in_domain(t, node, head.column, value) and within_limits(t, kind.queue, &t.shapes[kind.shape]):
@@ -436,7 +438,7 @@ cdef int seat_others(Tables* t, Head* head, int64_t value, Search* search) noexc
                 node += 1
             else:
                 take_place(t, kind, entry, node, count)
-        if kind.choice >= search.members and kind.left > 0:
+        if kind.choice >= search.members and kind.left > 0 and t.trial_size < head.needed:
             if kind.left > spare:
                 search.steps = 0
                 break

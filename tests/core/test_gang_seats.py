@@ -201,6 +201,13 @@ def test_a_gang_claims_if_it_fits_without_those_who_may_go(seeds: range) -> None
         judge_claims(seed, size=5, nodes=3)
 
 
+@pytest.mark.parametrize("seed", [2273, 2410, 2872, 3971, 5680])
+def test_what_once_went_wrong(seed: int) -> None:
+    """No domain was chosen, and one was read of; more members claimed than had to begin."""
+    judge_empty(seed, size=8, nodes=5)
+    judge_claims(seed, size=6, nodes=4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(at, at + 500) for at in range(1000, 9000, 500)])
 def test_what_fits_at_once_is_placed_at_once_larger(seeds: range) -> None:
@@ -212,9 +219,9 @@ def test_what_fits_at_once_is_placed_at_once_larger(seeds: range) -> None:
 # ---------------------------------------------------------------- stories
 
 
-def shape_on(world: World, *nodes: int, of: int, **named: int) -> int:
+def shape_on(world: World, *nodes: int, of: int, cpu: int) -> int:
     """That only these of so many nodes take."""
-    shape = world.shape(**named)
+    shape = world.shape(cpu=cpu)
     for node in set(range(of)) - set(nodes):
         world.do("set_shape_node", shape, node, 0)
     return shape
