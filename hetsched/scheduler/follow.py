@@ -195,7 +195,6 @@ class Follow:
         """A member that failed for good cancels the gang; so does the loss of more members than it can spare."""
         if state == _core.SUCCEEDED:
             return
-        gone = sum(self.world.core.task(m).state > _core.SUCCEEDED for m in gang.members)
-        if state == _core.FAILED or gang.size - gone < gang.min_size:
+        if outcomes.is_beyond_repair(self.world, gang):
             for member in sorted(gang.members):
                 outcomes.cancel_with_gang(self.world, member)

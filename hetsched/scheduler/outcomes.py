@@ -12,6 +12,7 @@ from hetsched._core import NONE
 from hetsched.model import Task
 from hetsched.scheduler import words
 from hetsched.scheduler.dependencies import HOPELESS, OPEN, judge
+from hetsched.scheduler.gangs import Gang
 from hetsched.scheduler.quarantine import CANNOT_START, LEASE, is_poisoned
 from hetsched.scheduler.reasons import EVICTIONS, Reason
 from hetsched.scheduler.timers import Timer
@@ -75,8 +76,11 @@ def lost(world: World, task: int, reason: Reason, text: str = "") -> None:
     """The attempt is gone with its node, or the node knows nothing of it. Uses up no retry. `text`: what the agent says of it."""
     stopping = world.books.attempts.stopping.get(task)
     on_lost = world.body(task).on_lost
+    gang = world.books.gangs.of(world.core.task(task).gang)
     if stopping is Reason.CANCELLED or stopping is Reason.REPLANNED:
         world.core.ended(task, _core.CANCELLED, stopping)
+    elif gang is not None and is_beyond_repair(world, gang):
+        world.core.ended(task, _core.CANCELLED, Reason.CANCELLED)
     elif on_lost == "fail":
         world.core.ended(task, _core.FAILED, reason)
     elif text != LEASE and is_poisoned(world, task):
@@ -99,6 +103,12 @@ def cancel(world: World, task: int) -> bool:
     else:
         world.core.ended(task, _core.CANCELLED, Reason.CANCELLED)
     return True
+
+
+def is_beyond_repair(world: World, gang: Gang) -> bool:
+    """A member failed for good, or more of them are gone than it can spare."""
+    ends = [state for member in gang.members if (state := world.core.task(member).state) > _core.SUCCEEDED]
+    return _core.FAILED in ends or gang.size - len(ends) < gang.min_size
 
 
 def cancel_with_gang(world: World, task: int) -> None:

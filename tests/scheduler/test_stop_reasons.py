@@ -145,6 +145,20 @@ def test_members_of_a_gang_that_are_all_over_their_limit_all_fail_for_that(retry
         assert {story.task(f"g-{at}")["reason"] for at in range(3)} == {"time_limit"}
 
 
+def test_who_stops_for_its_limit_when_its_gang_ends_does_not_go_on_alone_where_its_node_is_lost() -> None:
+    """Found by simulation (calm, seed 63019): a member was cancelled meanwhile, and the other one was queued again without it."""
+    story = Story([node("n1", cpu=1), node("n2", cpu=1)])
+    story.submit([task(f"g-{at}", resources={"cpu": 1}, gang={"id": "g", "size": 2}, time_limit=5) for at in range(2)])
+    story.wait(7)
+    place = story.node_of("g-0")
+    assert place is not None and place != story.node_of("g-1")
+    story.ask(m.Cancel(ids=("g-1",)))
+    story.end("g-1", ok=False, reason="exit 1")
+    assert (story.state("g-0"), story.state("g-1")) == ("stopping", "cancelled")
+    story.step(m.NodeLost(node=place))
+    assert story.state("g-0") == "cancelled"
+
+
 def test_a_gang_below_its_least_is_queued_again_for_that_however_its_members_end() -> None:
     story = Story([node("n1", cpu=1), node("n2", cpu=1), node("n3", cpu=1)], config={"gang": {"repair": 10}})
     story.submit([task(name, gang={"id": "g", "size": 3, "min_size": 2}) for name in ("t", "u", "v")])

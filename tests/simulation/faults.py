@@ -445,7 +445,7 @@ def slow_births(world: World, rng: random.Random) -> None:
     for _ in range(rng.randint(0, 3)):
         world.loop.call_outside(lambda: world.agents[node.name].kill(), after_s=world.pace.scale * rng.uniform(0.5, 40))
     if rng.random() < 0.4:
-        node.birth_s = world.pace.scale * rng.uniform(35, 60)
+        node.birth_s = world.pace.birth_s * rng.uniform(0.6, 1)
 
         def freeze() -> None:
             agent = world.agents[node.name]

@@ -40,7 +40,7 @@ class Ledger:
         self._used: Counter[tuple[str, str]] = Counter()
         self._failed: set[tuple[str, str]] = set()
         self._short_s: dict[str, float] = {}  # gangs that lack members, for how many seconds in which a daemon led
-        self._touched: set[str] = set()  # gangs with a member placed in this turn
+        self._touched: dict[str, set[str]] = defaultdict(set)  # gangs with a member placed in this turn, and who was
         self._changed: set[str] = set()  # gangs with any news in this turn
         self._counted: Counter[str] = Counter()  # since this daemon started
         self._live_at_start = 0
@@ -214,7 +214,7 @@ class Ledger:
                 )
         gang = self._gang_of.get(task)
         if gang is not None:
-            self._touched.add(gang)
+            self._touched[gang].add(task)
 
     def _hold(self, task: str, where: dict[str, Any]) -> None:
         self._free(task)
@@ -239,7 +239,7 @@ class Ledger:
             raise Violation("I5", f"{gone} of {gang} have ended, and {going_on} go on")
         if not live or self._stopping.keys() >= set(live) or len(live) + len(done) == len(members):
             self._short_s.pop(gang, None)
-        elif gang in self._touched:
+        elif gang in self._touched and members - self._touched[gang] - set(live) - set(done):
             raise Violation(
                 "I5", f"a member of {gang} is placed and only {len(live) + len(done)} of {len(members)} are"
             )

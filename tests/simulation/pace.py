@@ -56,9 +56,14 @@ class Pace(NamedTuple):
 
     @property
     def stop_s(self) -> float:
-        """From the order to stop until nothing lives, while everybody hears: the longest grace, shims and agents that are born and killed on
-        the way, lines that are opened again."""
-        return 10.0 * self.scale + 50.0 * self.scale
+        """From the order to stop until nothing lives, while everybody hears: the longest grace, shims that are born late and agents that are
+        killed on the way, lines that are opened again."""
+        return 10.0 * self.scale + self.birth_s + 50.0 * self.scale
+
+    @property
+    def birth_s(self) -> float:
+        """The longest that a machine which pages takes from an order to the birth of its shim."""
+        return 60.0 * self.scale
 
     @property
     def gone_s(self) -> float:

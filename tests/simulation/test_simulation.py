@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+
 import pytest
 
 from tests.simulation import faults
@@ -10,6 +13,7 @@ from tests.simulation.coverage import Met, missing
 from tests.simulation.hunt import hunt_one
 from tests.simulation.kills import KILLED_BY
 from tests.simulation.laws import Violation
+from tests.simulation.ledger import Ledger
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.pace import CALM, DENSE, Pace
 from tests.simulation.run import kill_at, run
@@ -63,6 +67,23 @@ def test_an_answer_may_be_as_old_as_its_question() -> None:
     audit.told_unknown("r", "t", epoch=12, asked_s=99.0, now_s=101.0)
     with pytest.raises(Violation, match="I1"):
         audit.told_unknown("r", "t", epoch=12, asked_s=100.0, now_s=101.0)
+
+
+def test_a_gang_that_is_placed_whole_may_lose_members_in_the_same_turn() -> None:
+    """Found by calm seed 61226: a daemon that had been frozen placed a gang and then heard, in that turn, that a node was lost."""
+
+    def turn(*news: tuple[str, str]) -> None:
+        ledger = Ledger(CALM)
+        ledger.wished(["a", "b"], json.dumps([{"gang": {"id": "g"}}]))
+        where = {"node": "n", "devices": [], "lane": "batch"}
+        for seq, (name, task) in enumerate(news):
+            ledger.event(SimpleNamespace(seq=seq, event=name, task=task, attempt=1, data=where))
+        ledger.turn_over()
+
+    turn(("placed", "a"), ("placed", "b"), ("requeued", "a"))
+    for news in ([("placed", "a")], [("placed", "a"), ("requeued", "b")]):
+        with pytest.raises(Violation, match="I5"):
+            turn(*news)
 
 
 def test_what_was_killed_is_a_mutant() -> None:
