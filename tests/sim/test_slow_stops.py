@@ -164,7 +164,8 @@ def random_world(seed: int, *, tasks: int, gangs: float) -> dict[str, Any]:
 
 
 def overtaken(scenario: dict[str, Any], run: Run) -> Iterator[str]:
-    """Whoever started while one that is like it and goes first, however waiting is counted, had waited for longer than a window."""
+    """Whoever started while one that is like it and goes first, however waiting is counted, had waited for longer than a window. Who starts by
+    a claim was decided when it claimed: one that waits since then, because it came or was evicted later, is not passed by."""
     bodies = [
         (event["submit"]["template"], at) for event in scenario["events"] for at in range(event["submit"]["count"])
     ]
@@ -172,16 +173,22 @@ def overtaken(scenario: dict[str, Any], run: Run) -> Iterator[str]:
     body_of = {f"{body['id']}-{at}": body for body, at in bodies}
     asked_s = {event["task"]: event["t"] for event in reversed(run.of("queued"))}
     waiting: dict[str, float] = {}
+    claimed_s: dict[str, float] = {}
     for at, event in enumerate(run.events):
         name = event.get("task")
         if event["event"] in ("queued", "requeued"):
             waiting[name] = event["t"]
+        elif event["event"] == "claimed":
+            claimed_s[name] = event["t"]
+        elif event["event"] == "unclaimed":
+            claimed_s.pop(name)
         elif event["event"] == "placed":
             waiting.pop(name, None)
             now_s = event["t"]
+            decided_s = claimed_s.pop(name, now_s)
             beside = {other["task"] for other in run.events[at:] if other["t"] == now_s and other["event"] == "placed"}
             for other, since_s in waiting.items():
-                if other in beside or since_s >= now_s - 0.1 or not are_alike(body_of[name], body_of[other]):
+                if other in beside or since_s >= decided_s - 0.1 or not are_alike(body_of[name], body_of[other]):
                     continue
                 more = body_of[other].get("priority", 0) - body_of[name].get("priority", 0)
                 if place[other] < place[name] if more == 0 else more > 0 and asked_s[other] - asked_s[name] < 10:
