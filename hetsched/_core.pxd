@@ -417,10 +417,21 @@ cdef struct UnitRecord:
     uint8_t qos                # the most urgent of its tasks
     uint8_t is_in              # in the set
     uint8_t is_own             # its queue is guaranteed what it holds, as far as those before it have not given it back
+    uint8_t choice             # CHOICE_*: of the set that is being tried. Owner: cheapest, as all below
+    uint8_t is_best            # in the cheapest set so far
+    uint8_t is_noted           # in the set that is put back for a moment
+    uint8_t taking             # TAKING_* when it was gathered
+    int64_t cpu_milli          # on the node being looked at; of a gang's victims on all nodes
+    int64_t memory_mib
+    int64_t device_milli
+    int64_t split              # what it loses, by the devices that it gives back
+    uint32_t tasks
+    uint32_t by_cpu            # not of this unit: which one is here in the order by what is lost for a core
+    uint32_t by_memory         # or a byte
 
 
 cdef struct SeatPrice:
-    # What the cheapest seat for a member of a gang costs on a node. Owner: gang_victims.
+    # What the cheapest seat for a member of a gang costs on a node; of a single task, what a place there costs at least. Owner: gang_victims, victims.
     int64_t lost               # work lost, device-milliseconds
     uint8_t victim_qos         # most urgent victim, LEVELS: nobody has to go
     uint32_t own               # victims whose queues are guaranteed what they hold
@@ -655,6 +666,7 @@ cdef struct Tables:
     uint32_t units_capacity
     Plan plan
     Slots lifted               # scratch of victims
+    int64_t looks_left         # how much longer a cheaper set is searched for. Owner: cheapest
     Slots doomed               # scratch of gang_victims: tasks in the set
     uint8_t consolidate        # MOVE_*. Not dumped: it is told
     uint8_t moving             # while victims are searched: those of the newcomer's own level who can be moved, too. Owner: decide

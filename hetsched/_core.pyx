@@ -10,8 +10,9 @@ Read `_core.pyi` for what every door promises and `_core.pxd` for what every fie
   score, leaves, rank                        where it goes best
   gang, gang_wish, gang_seats, repair,
   damping, reclaim, overcommit, lift,
-  consolidate, victims                       what could be done about it
-  reserve, gang_victims, claimers, decide   what is done about it
+  consolidate, cheapest, victims             what could be done about it
+  reserve, gang_cheapest, gang_victims,
+  claimers, decide                           what is done about it
   allocate, story, apply, facts, run         what it does to the tables, what is kept and what is written down
   refuse, codec, replay                      what may happen in which state; facts read back
   check, check_derived                       what must hold
@@ -50,7 +51,11 @@ cdef extern from *:
     #define AGE_NEAR_NS INT64_C(10000000000)
     #define AGE_OVER_NS INT64_C(15000000000)
     #define prefetch(address) __builtin_prefetch(address)
+    static inline int64_t share_of_lost(int64_t lost, int64_t part, int64_t whole) { return (int64_t) ((__int128) lost * part / whole); }
+    static inline int is_less(int64_t a, int64_t b, int64_t c, int64_t d) { return (__int128) a * b < (__int128) c * d; }
     """
+    int64_t share_of_lost(int64_t lost, int64_t part, int64_t whole) noexcept nogil    # lost x part / whole, rounded down
+    bint is_less(int64_t a, int64_t b, int64_t c, int64_t d) noexcept nogil            # a x b < c x d
     void prefetch(const void* address) noexcept nogil
     const int HETSCHED_CHECKED
     const int64_t MINUTE_NS
@@ -149,11 +154,13 @@ include "_core/damping.pxi"
 include "_core/reclaim.pxi"
 include "_core/lift.pxi"
 include "_core/consolidate.pxi"
+include "_core/cheapest.pxi"
 include "_core/victims.pxi"
 include "_core/give_back.pxi"
 include "_core/claimers.pxi"
 include "_core/weighted.pxi"
 include "_core/reserve.pxi"
+include "_core/gang_cheapest.pxi"
 include "_core/gang_victims.pxi"
 include "_core/decide.pxi"
 include "_core/story.pxi"

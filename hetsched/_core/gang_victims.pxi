@@ -11,7 +11,8 @@
 # How: seat by seat on the cheapest node, with the victims so far lifted and the seats so far held; equal members share one price list, so a
 # node is searched once, and again when it changed. Where unlike members find no seats that way, all who may go are lifted: if they do then, who has
 # least choice is seated first, and where that fails too all go of the nodes that were found. Then the units are put back one by one, dearest first, wherever the first-fit of
-# seat_members still seats all without. That is the proof: the members whom nobody is stopped for fit by it, too.
+# seat_members still seats all without; and a cheaper set is searched for, for all seats together (gang_cheapest). The first-fit is the proof: the
+# members whom nobody is stopped for fit by it, too.
 
 # ---------------------------------------------------------------- what a seat costs
 
@@ -72,6 +73,7 @@ cdef int take_seat(Tables* t, uint32_t member, uint32_t node, int qos) except -1
         t.took |= t.taking != TAKING_NONE
         gather_units(t, node, qos)
         find_minimal(t, member, node, &nobody)
+        cheapen_seat(t, member, node)
         t.taking = TAKING_NONE
         lifted_tasks(t, &t.doomed)
         for at in range(before, t.doomed.size):
@@ -287,9 +289,9 @@ cdef int is_needed(Tables* t, Head* head, int64_t value) except -1 nogil:
 
 
 cdef int keep_gang_if_cheaper(Tables* t, Head* head, int64_t value) except -1 nogil:
-    """The set that is doomed now, with the seats that it makes, against the plan so far."""
+    """The set that is doomed now, with the seats that it makes, against the plan so far. Returns 0 if it may not be stopped, else 1."""
     cdef uint32_t at
-    cdef int64_t lost = 0, milli = 0, asked = 0
+    cdef int64_t lost = 0
     cdef uint8_t victim_qos = LEVELS
     cdef uint32_t own = count_own(t, &t.doomed)
     cdef bint moves
@@ -298,17 +300,16 @@ cdef int keep_gang_if_cheaper(Tables* t, Head* head, int64_t value) except -1 no
         return 0
     for at in range(t.doomed.size):
         lost += work_at_stake(t, &t.tasks[t.doomed.at[at]])
-        milli += t.shapes[t.tasks[t.doomed.at[at]].shape].device_milli
         victim_qos = min(victim_qos, <uint8_t> qos_of(&t.tasks[t.doomed.at[at]]))
-    for at in range(t.trial_size):
-        asked += t.shapes[t.tasks[t.trial[at].task].shape].device_milli
-    if t.blast_radius > 0 and milli > t.blast_radius * max(<int64_t> 1000, asked):
+    if not is_within_gangs_reach(t, &t.doomed):
         return 0
     if not levels_out(t, &t.doomed, t.trial, t.trial_size):
         return 0
     moves = is_move(t, &t.doomed, t.trial, t.trial_size)
-    if (t.moving and not moves) or not is_better_plan(plan, plan.seats_size == 0, victim_qos, own, lost, t.doomed.size, moves):
+    if t.moving and not moves:
         return 0
+    if not is_better_plan(plan, plan.seats_size == 0, victim_qos, own, lost, t.doomed.size, moves):
+        return 1
     plan.is_move = moves
     plan.is_reclaim = t.took
     plan.own = own
@@ -320,16 +321,21 @@ cdef int keep_gang_if_cheaper(Tables* t, Head* head, int64_t value) except -1 no
     grow(<void**> &plan.seats, &plan.seats_capacity, sizeof(TrialRecord), t.trial_size)
     memcpy(plan.seats, t.trial, t.trial_size * sizeof(TrialRecord))
     plan.seats_size = t.trial_size
-    return 0
+    return 1
 
 
 cdef int plan_domain(Tables* t, Head* head, int64_t value, int qos, Slots* leaving) except -1 nogil:
     """The cheapest proof in this domain, if it is cheaper than the plan so far. Nobody stays lifted."""
+    cdef bint is_allowed
     if (seat_by_price(t, head, value, qos) and seat_members(t, head, value) >= head.needed) or (
             are_unlike(t, &head.members) and doom_for_unlike(t, head, value, qos)):
         spare_whom_nobody_needs(t, head, value)
         if t.doomed.size > 0 and is_needed_later(t, head, value, leaving):
-            keep_gang_if_cheaper(t, head, value)
+            is_allowed = keep_gang_if_cheaper(t, head, value)
+            if exchange_doomed(t, head, value, qos, is_allowed):
+                spare_whom_nobody_needs(t, head, value)
+                if is_needed_later(t, head, value, leaving):
+                    keep_gang_if_cheaper(t, head, value)
     lift_doomed(t, 0, t.doomed.size, -1)
     t.units_size = 0
     return 0
@@ -342,6 +348,7 @@ cdef int plan_gang(Tables* t, Head* head, int qos, Slots* leaving) except -1 nog
     cdef int level
     cdef int64_t value
     t.plan.seats_size = 0
+    begin_looking(t)
     for node in range(t.nodes_used):
         for level in range(qos + (t.owner == NONE_ and not t.moving), LEVELS):
             evictable += t.nodes[node].evictable[level] if t.nodes[node].is_open else 0
