@@ -89,13 +89,22 @@ cdef void open_units(Tables* t, SetSearch* s, int qos) noexcept nogil:
         unit.choice = CHOICE_OPEN if unit.qos >= qos else CHOICE_OUT
         s.is_tangled |= unit.gang == NONE_ and t.tasks[unit.task].gang != NONE_ and has_whole(t, t.tasks[unit.task].gang, False)
     if cpu_room(node, shape) < shape.cpu_milli:
-        order_by_cpu(t)
+        put_units_in_order(t, False)
     if memory_room(node, shape) < shape.memory_bytes:
-        order_by_memory(t)
+        put_units_in_order(t, True)
 
 
-cdef void order_by_cpu(Tables* t) noexcept nogil:
-    """Least lost for a core first; who has none last."""
+cdef inline int64_t gives_back(UnitRecord* unit, bint is_memory) noexcept nogil:
+    return unit.memory_mib if is_memory else unit.cpu_milli
+
+
+cdef inline uint32_t* in_order(Tables* t, int64_t place, bint is_memory) noexcept nogil:
+    """Which unit is there in the order by what is lost for a byte, or for a core."""
+    return &t.units[place].by_memory if is_memory else &t.units[place].by_cpu
+
+
+cdef void put_units_in_order(Tables* t, bint is_memory) noexcept nogil:
+    """Least lost for a byte, or for a core, first; who has none last."""
     cdef int64_t at, place
     cdef UnitRecord* one
     cdef UnitRecord* other
@@ -103,28 +112,12 @@ cdef void order_by_cpu(Tables* t) noexcept nogil:
         one = &t.units[at]
         place = at
         while place > 0:
-            other = &t.units[t.units[place - 1].by_cpu]
-            if not is_less(one.lost, other.cpu_milli, other.lost, one.cpu_milli):
+            other = &t.units[in_order(t, place - 1, is_memory)[0]]
+            if not is_less(one.lost, gives_back(other, is_memory), other.lost, gives_back(one, is_memory)):
                 break
-            t.units[place].by_cpu = t.units[place - 1].by_cpu
+            in_order(t, place, is_memory)[0] = in_order(t, place - 1, is_memory)[0]
             place -= 1
-        t.units[place].by_cpu = <uint32_t> at
-
-
-cdef void order_by_memory(Tables* t) noexcept nogil:
-    cdef int64_t at, place
-    cdef UnitRecord* one
-    cdef UnitRecord* other
-    for at in range(t.units_size):
-        one = &t.units[at]
-        place = at
-        while place > 0:
-            other = &t.units[t.units[place - 1].by_memory]
-            if not is_less(one.lost, other.memory_mib, other.lost, one.memory_mib):
-                break
-            t.units[place].by_memory = t.units[place - 1].by_memory
-            place -= 1
-        t.units[place].by_memory = <uint32_t> at
+        in_order(t, place, is_memory)[0] = <uint32_t> at
 
 
 # ---------------------------------------------------------------- the bound
@@ -135,8 +128,8 @@ cdef bint buy(Tables* t, int64_t lacking, bint is_memory, Lack* lack) noexcept n
     cdef int64_t amount, lost = 0
     cdef uint32_t first = NONE_
     for at in range(t.units_size):
-        which = t.units[at].by_memory if is_memory else t.units[at].by_cpu
-        amount = t.units[which].memory_mib if is_memory else t.units[which].cpu_milli
+        which = in_order(t, at, is_memory)[0]
+        amount = gives_back(&t.units[which], is_memory)
         if t.units[which].choice != CHOICE_OPEN or amount == 0:
             continue
         if first == NONE_:
@@ -347,7 +340,7 @@ cdef int search_sets(Tables* t, SetSearch* s, int64_t lost, uint32_t victims) ex
 cdef int weigh(Tables* t, SetSearch* s) except -1 nogil:
     """The set suffices. Of it what is needed, against the best so far."""
     cdef uint32_t pieces[MAX_PIECES]
-    cdef int64_t at, lost = 0
+    cdef int64_t at, lost
     cdef uint32_t own
     for at in range(<int64_t> t.units_size - 1, -1, -1):
         if t.units[at].choice == CHOICE_IN:
@@ -356,8 +349,7 @@ cdef int weigh(Tables* t, SetSearch* s) except -1 nogil:
                 lift(t, <uint32_t> at)
     t.lifted.size = 0
     lifted_tasks(t, &t.lifted)
-    for at in range(t.lifted.size):
-        lost += work_at_stake(t, &t.tasks[t.lifted.at[at]])
+    lost = work_of(t, &t.lifted)
     t.looks_left -= 16 * <int64_t> t.lifted.size
     own = count_own(t, &t.lifted)
     if not cannot_beat(s, own, lost, t.lifted.size) and is_allowed(t, s):

@@ -156,9 +156,9 @@ cdef int search_gang_sets(Tables* t, Head* head, int64_t value, SetSearch* s, ui
 
 cdef int weigh_seats(Tables* t, Head* head, int64_t value, SetSearch* s) except -1 nogil:
     """The set suffices. Of it what is needed, against the best so far."""
-    cdef int64_t at, lost = 0
+    cdef int64_t at, lost
     cdef uint32_t own
-    cdef uint8_t victim_qos = LEVELS
+    cdef uint8_t victim_qos
     for at in range(<int64_t> t.units_size - 1, -1, -1):
         if t.units[at].choice == CHOICE_IN:
             put_back(t, <uint32_t> at)
@@ -167,9 +167,8 @@ cdef int weigh_seats(Tables* t, Head* head, int64_t value, SetSearch* s) except 
                 lift(t, <uint32_t> at)
     t.lifted.size = 0
     lifted_tasks(t, &t.lifted)
-    for at in range(t.lifted.size):
-        lost += work_at_stake(t, &t.tasks[t.lifted.at[at]])
-        victim_qos = min(victim_qos, <uint8_t> qos_of(&t.tasks[t.lifted.at[at]]))
+    lost = work_of(t, &t.lifted)
+    victim_qos = most_urgent(t, &t.lifted)
     own = count_own(t, &t.lifted)
     if (victim_qos > s.qos or not cannot_beat(s, own, lost, t.lifted.size)) and are_allowed(t, head, value):
         s.qos = victim_qos
@@ -216,23 +215,17 @@ cdef bint spares_enough(Tables* t) noexcept nogil:
 cdef bint is_within_gangs_reach(Tables* t, Slots* victims) noexcept nogil:
     """They hold no more devices than may be stopped for those who are seated on trial."""
     cdef uint32_t at
-    cdef int64_t milli = 0, asked = 0
-    for at in range(victims.size):
-        milli += t.shapes[t.tasks[victims.at[at]].shape].device_milli
+    cdef int64_t asked = 0
     for at in range(t.trial_size):
         asked += t.shapes[t.tasks[t.trial[at].task].shape].device_milli
-    return t.blast_radius == 0 or milli <= t.blast_radius * max(<int64_t> 1000, asked)
+    return t.blast_radius == 0 or devices_of(t, victims) <= t.blast_radius * max(<int64_t> 1000, asked)
 
 
 cdef int set_to_beat(Tables* t, SetSearch* s, bint is_allowed) except -1 nogil:
     """What is doomed, if it may be stopped, or the plan so far. 0: nothing of this level can."""
-    cdef uint32_t at
     s.is_found = False
-    s.qos = LEVELS
-    s.lost = 0
-    for at in range(t.doomed.size):
-        s.lost += work_at_stake(t, &t.tasks[t.doomed.at[at]])
-        s.qos = min(s.qos, <uint8_t> qos_of(&t.tasks[t.doomed.at[at]]))
+    s.qos = most_urgent(t, &t.doomed)
+    s.lost = work_of(t, &t.doomed)
     s.own = count_own(t, &t.doomed)
     s.victims = t.doomed.size
     if not is_allowed:
@@ -303,11 +296,9 @@ cdef int cheapen_seat(Tables* t, uint32_t member, uint32_t node) except -1 nogil
     s.node = node
     s.leaving = NULL
     s.is_kept = False
-    s.lost = 0
     t.lifted.size = 0
     lifted_tasks(t, &t.lifted)
-    for at in range(t.lifted.size):
-        s.lost += work_at_stake(t, &t.tasks[t.lifted.at[at]])
+    s.lost = work_of(t, &t.lifted)
     s.own = count_own(t, &t.lifted)
     s.victims = t.lifted.size
     put_all_back(t)

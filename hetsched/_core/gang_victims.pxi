@@ -291,16 +291,13 @@ cdef int is_needed(Tables* t, Head* head, int64_t value) except -1 nogil:
 cdef int keep_gang_if_cheaper(Tables* t, Head* head, int64_t value) except -1 nogil:
     """The set that is doomed now, with the seats that it makes, against the plan so far. Returns 0 if it may not be stopped, else 1."""
     cdef uint32_t at
-    cdef int64_t lost = 0
-    cdef uint8_t victim_qos = LEVELS
+    cdef int64_t lost = work_of(t, &t.doomed)
+    cdef uint8_t victim_qos = most_urgent(t, &t.doomed)
     cdef uint32_t own = count_own(t, &t.doomed)
     cdef bint moves
     cdef Plan* plan = &t.plan
     if seat_members(t, head, value) < head.needed:
         return 0
-    for at in range(t.doomed.size):
-        lost += work_at_stake(t, &t.tasks[t.doomed.at[at]])
-        victim_qos = min(victim_qos, <uint8_t> qos_of(&t.tasks[t.doomed.at[at]]))
     if not is_within_gangs_reach(t, &t.doomed):
         return 0
     if not levels_out(t, &t.doomed, t.trial, t.trial_size):

@@ -15,6 +15,33 @@ cdef int64_t work_at_stake(Tables* t, TaskRecord* task) noexcept nogil:
     return milli * (ran_ns // 1000000) // 1000
 
 
+cdef int64_t work_of(Tables* t, Slots* victims) noexcept nogil:
+    """What all of these lose."""
+    cdef uint32_t at
+    cdef int64_t lost = 0
+    for at in range(victims.size):
+        lost += work_at_stake(t, &t.tasks[victims.at[at]])
+    return lost
+
+
+cdef int64_t devices_of(Tables* t, Slots* tasks) noexcept nogil:
+    """What they hold together, in thousandths of a device."""
+    cdef uint32_t at
+    cdef int64_t milli = 0
+    for at in range(tasks.size):
+        milli += t.shapes[t.tasks[tasks.at[at]].shape].device_milli
+    return milli
+
+
+cdef uint8_t most_urgent(Tables* t, Slots* tasks) noexcept nogil:
+    """The level of that one; LEVELS: there is nobody."""
+    cdef uint32_t at
+    cdef uint8_t qos = LEVELS
+    for at in range(tasks.size):
+        qos = min(qos, <uint8_t> qos_of(&t.tasks[tasks.at[at]]))
+    return qos
+
+
 cdef inline bint may_stop(Tables* t, uint32_t slot, int preemptor_qos) noexcept nogil:
     cdef TaskRecord* task = &t.tasks[slot]
     if t.taking == TAKING_ONLY_SOFT:

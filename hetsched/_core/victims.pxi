@@ -83,31 +83,24 @@ cdef int lifted_tasks(Tables* t, Slots* victims) except -1 nogil:
 
 cdef bint is_within_reach(Tables* t, uint32_t task) noexcept nogil:
     """Those in `lifted` hold no more devices than it may stop, and need no less time to go than those for whom it would wait."""
-    cdef uint32_t at
-    cdef int64_t milli = 0
-    for at in range(t.lifted.size):
-        milli += t.shapes[t.tasks[t.lifted.at[at]].shape].device_milli
     if t.claimers.size > 0 and not outlasts_earlier_claims(t, task, &t.lifted):
         return False
-    return t.blast_radius == 0 or milli <= t.blast_radius * max(<int64_t> 1000, t.shapes[t.tasks[task].shape].device_milli)
+    return t.blast_radius == 0 or devices_of(t, &t.lifted) <= t.blast_radius * max(<int64_t> 1000, t.shapes[t.tasks[task].shape].device_milli)
 
 
 cdef int keep_if_cheaper(Tables* t, uint32_t task, uint32_t node) except -1 nogil:
     """The set that is lifted now against the plan so far. Returns 0 if it may not be stopped, else 1."""
     cdef uint32_t at
-    cdef int64_t lost = 0
-    cdef uint8_t victim_qos = LEVELS
+    cdef int64_t lost
+    cdef uint8_t victim_qos
     cdef uint32_t own
-    cdef TaskRecord* victim
     cdef TrialRecord seat
     cdef bint moves
     cdef Plan* plan = &t.plan
     t.lifted.size = 0
     lifted_tasks(t, &t.lifted)
-    for at in range(t.lifted.size):
-        victim = &t.tasks[t.lifted.at[at]]
-        lost += work_at_stake(t, victim)
-        victim_qos = min(victim_qos, <uint8_t> qos_of(victim))
+    lost = work_of(t, &t.lifted)
+    victim_qos = most_urgent(t, &t.lifted)
     if not is_within_reach(t, task):
         return 0
     own = count_own(t, &t.lifted)

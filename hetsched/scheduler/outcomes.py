@@ -76,10 +76,9 @@ def lost(world: World, task: int, reason: Reason, text: str = "") -> None:
     """The attempt is gone with its node, or the node knows nothing of it. Uses up no retry. `text`: what the agent says of it."""
     stopping = world.books.attempts.stopping.get(task)
     on_lost = world.body(task).on_lost
-    gang = world.books.gangs.of(world.core.task(task).gang)
     if stopping is Reason.CANCELLED or stopping is Reason.REPLANNED:
         world.core.ended(task, _core.CANCELLED, stopping)
-    elif gang is not None and is_beyond_repair(world, gang):
+    elif stopping is Reason.TIME_LIMIT and has_no_gang_left(world, task):
         world.core.ended(task, _core.CANCELLED, Reason.CANCELLED)
     elif on_lost == "fail":
         world.core.ended(task, _core.FAILED, reason)
@@ -109,6 +108,12 @@ def is_beyond_repair(world: World, gang: Gang) -> bool:
     """A member failed for good, or more of them are gone than it can spare."""
     ends = [state for member in gang.members if (state := world.core.task(member).state) > _core.SUCCEEDED]
     return _core.FAILED in ends or gang.size - len(ends) < gang.min_size
+
+
+def has_no_gang_left(world: World, task: int) -> bool:
+    """It belonged to one that is beyond repair."""
+    gang = world.books.gangs.of(world.core.task(task).gang)
+    return gang is not None and is_beyond_repair(world, gang)
 
 
 def cancel_with_gang(world: World, task: int) -> None:

@@ -14,7 +14,7 @@ from hetsched.model import Qos, parse_task
 from hetsched.scheduler.bundles import known_of
 from hetsched.scheduler.messages import Bundle, BundleReply, Known
 from tests.daemon.fakes import Echo, until
-from tests.daemon.test_turns import running
+from tests.daemon.test_turns import World, running
 
 
 def kind(**more: object) -> Known:
@@ -41,6 +41,13 @@ class Client:
 
     def told(self) -> None:
         self.heard.append("all")
+
+
+async def after_a_crowd(world: World, client: Client, size: int) -> None:
+    """A turn of so many singles is over."""
+    for number in range(size):
+        ask(world.loop, kind(), b"%d" % number, "", client)
+    await until(lambda: len(client.heard) == size + 1)
 
 
 async def test_singles_of_a_moment_are_one_bundle_among_what_else_was_heard() -> None:
@@ -85,9 +92,7 @@ async def test_who_waits_when_the_journal_is_lost_is_told_that_nobody_knows() ->
 async def test_after_a_crowd_the_next_waits_a_moment_for_company_unless_it_is_urgent(qos: str) -> None:
     client = Client()
     async with running() as world:
-        for number in range(LEAST_CROWD):
-            ask(world.loop, kind(), b"%d" % number, "", client)
-        await until(lambda: len(client.heard) == LEAST_CROWD + 1)
+        await after_a_crowd(world, client, LEAST_CROWD)
         ask(world.loop, kind(qos=qos), b"x", "", client)
         began_s, steps = time.monotonic(), len(world.scheduler.steps)
         while len(world.scheduler.steps) == steps:
@@ -105,9 +110,7 @@ async def test_a_crowd_is_waited_for_until_it_is_there_again_and_a_large_one_unt
     monkeypatch.setattr(turns, "LINGER_S", 60.0)
     client = Client()
     async with running() as world:
-        for number in range(came):
-            ask(world.loop, kind(), b"%d" % number, "", client)
-        await until(lambda: len(client.heard) == came + 1)
+        await after_a_crowd(world, client, came)
         for number in range(comes - 1):
             ask(world.loop, kind(), b"again-%d" % number, "", client)
         await asyncio.sleep(0.01)
@@ -121,9 +124,7 @@ async def test_a_crowd_is_not_waited_for_beside_what_presses(monkeypatch: pytest
     monkeypatch.setattr(turns, "LINGER_S", 60.0)
     client = Client()
     async with running() as world:
-        for number in range(CROWD):
-            ask(world.loop, kind(), b"%d" % number, "", client)
-        await until(lambda: len(client.heard) == CROWD + 1)
+        await after_a_crowd(world, client, CROWD)
         ask(world.loop, kind(), b"x", "", client)
         await asyncio.sleep(0.01)
         await world.loop.ask(Echo(say="now"))

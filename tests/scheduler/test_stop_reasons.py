@@ -159,6 +159,14 @@ def test_who_stops_for_its_limit_when_its_gang_ends_does_not_go_on_alone_where_i
     assert story.state("g-0") == "cancelled"
 
 
+def test_members_of_a_gang_that_are_lost_with_their_node_all_fail_for_that_where_they_are_to() -> None:
+    story = Story([node("n1")])
+    story.submit([task(f"g-{at}", gang={"id": "g", "size": 3}, on_lost="fail") for at in range(3)])
+    story.wait(1)
+    story.step(m.NodeLost(node="n1"))
+    assert {(story.state(f"g-{at}"), story.task(f"g-{at}")["reason"]) for at in range(3)} == {("failed", "node_lost")}
+
+
 def test_a_gang_below_its_least_is_queued_again_for_that_however_its_members_end() -> None:
     story = Story([node("n1", cpu=1), node("n2", cpu=1), node("n3", cpu=1)], config={"gang": {"repair": 10}})
     story.submit([task(name, gang={"id": "g", "size": 3, "min_size": 2}) for name in ("t", "u", "v")])
