@@ -316,6 +316,8 @@ class Core:
         self, template: int, *, expected_ns: int, typical_ns: int = 0, efficiency_milli: int = -1, grace_ns: int = 0
     ) -> None:
         """Expected run time of the tasks that name this template, 0 = unknown, and their historical efficiency, -1 = unknown. No fact: follows from the words that made the template."""
+    def expected(self, template: int) -> tuple[int, int, int]:
+        """(expected_ns, typical_ns, efficiency_milli) that the template was told last."""
     def find(self, key: bytes) -> int:
         """Slot of the task with this key, or NONE."""
     def started(self, task: int, attempt: int) -> None:

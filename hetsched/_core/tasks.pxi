@@ -295,6 +295,12 @@ cdef class TaskDoors(TermDoors):
         t.templates[template].grace_ns = grace_ns
         t.timed += is_timed(&t.templates[template])
 
+    def expected(self, uint32_t template):
+        if template >= self.t.templates_used:
+            raise ValueError(f"template {template} was never set")
+        cdef TemplateRecord* told = &self.t.templates[template]
+        return told.expected_ns, told.typical_ns, told.efficiency_milli
+
     # ------------------------------------------------------------------ heard
 
     def started(self, uint32_t task, uint32_t attempt):

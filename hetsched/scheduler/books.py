@@ -174,7 +174,7 @@ class Books:
         """The template that `count` more tasks name; a new one is told to the core."""
         template = self.templates.use(slot, body, count)
         if template.users == count:
-            self._tell_expected(slot)
+            self._tell_expected(slot, self.templates.twin(slot))
             self.core.set_plain(slot, self._is_plain(template.task))
         return template
 
@@ -294,17 +294,22 @@ class Books:
             for slot in self.templates.alike(body):
                 self._tell_expected(slot)
 
-    def _tell_expected(self, slot: int) -> None:
-        """What reservations and claims count with for tasks of this template."""
+    def _tell_expected(self, slot: int, twin: int | None = None) -> None:
+        """What reservations and claims count with for tasks of this template: what they count with for its twin, so that nobody passes a better
+        one of its own kind by having come after more was learned."""
         task = self.templates.task(slot)
-        expected_s, typical_s = self.profiles.expected_s(task)
+        expected_ns, typical_ns, efficiency_milli = self._expected(task) if twin is None else self.core.expected(twin)
         self.core.set_template(
             slot,
-            expected_ns=round(expected_s * 1e9),
-            typical_ns=round(typical_s * 1e9),
-            efficiency_milli=self.profiles.efficiency_milli(task),
+            expected_ns=expected_ns,
+            typical_ns=typical_ns,
+            efficiency_milli=efficiency_milli,
             grace_ns=round(task.grace * 1e9),
         )
+
+    def _expected(self, task: Task) -> tuple[int, int, int]:
+        expected_s, typical_s = self.profiles.expected_s(task)
+        return round(expected_s * 1e9), round(typical_s * 1e9), self.profiles.efficiency_milli(task)
 
     def _record_over(self, fact: tuple[Any, ...]) -> None:
         task, reason = fact[1], Reason(fact[-1])

@@ -67,10 +67,6 @@ def judge(audit: ModuleType, scenario: dict[str, Any], run: Run) -> list[Any]:  
     return list(Told(audit.World(scenario), events, run.summary).run())
 
 
-OPEN = (76, 0.25)
-"""Two tasks alike in all but rank, of one estimate, were told at different times whether to go by it or by what was learned (the first runs of
-a class and then every 64th tell those that wait), so the worse one passed in front of a reservation and the better one did not."""
-
 MORE = [pytest.param(seed, marks=pytest.mark.slow) for seed in (*range(2, 37), *range(49, 80))]
 
 
@@ -79,11 +75,8 @@ MORE = [pytest.param(seed, marks=pytest.mark.slow) for seed in (*range(2, 37), *
 def test_slow_victims_break_no_law(
     audit: ModuleType,  # noqa: F811
     tmp_path: Path,
-    request: pytest.FixtureRequest,
     seed: int,
     gangs: float,
 ) -> None:
-    if (seed, gangs) == OPEN:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="one is thought to run longer than its like"))
     scenario = random_world(seed, tasks=200, gangs=gangs)
     assert judge(audit, scenario, Run(tmp_path, scenario)) == []
