@@ -6,8 +6,8 @@
     python -m loadtest.bench_core_cycle --memory       bytes a pending task, and whether they stay the same over ten million tasks
 
 The 100 commonest shapes of a trace (without one: made ones), 8 queues, 4 levels, nine tenths of the devices in use, frames of a thousand: what
-has ended, what is new, placing, the facts and their checksum. One thread, processor time, no journal. `lines`: what it costs to move the cache
-lines of it alone (lines.c). The last figures are in README.md.
+has ended, what is new, placing, the facts and their checksum. One thread, processor time, no journal. `bare`: the same design in C with none of
+the rules (bare_cycle.c). `lines`: what it costs to move the cache lines of it alone (lines.c). The last figures are in README.md.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from hetsched import _core
 from hetsched.model import NodeSpec, Resources
 from hetsched.policy import Pricer
 from hetsched.scheduler import PRESETS
+from loadtest.bare_cycle import BareCycle
 from loadtest.heap import Heap
 from loadtest.lines import Lines
 from loadtest.worlds import made_nodes, made_pool, milli_of, read_nodes, read_pool
@@ -145,30 +146,34 @@ def compare(
     presets: Sequence[str], nodes: int, queued: Sequence[int], source: Source, options: argparse.Namespace
 ) -> None:
     """Each preset with each queue against the heap of the same round."""
-    heap, lines = Heap(HEAP), None
+    heap, lines, mix = Heap(HEAP), None, source.mix
+    bare = {waiting: BareCycle(source.nodes(nodes), mix.tasks, mix.weights, waiting) for waiting in queued}
     print(
         f"{nodes:,} nodes, {SHAPES} shapes, {QUEUES} queues, {LEVELS} levels, frames of {FRAME:,}; µs of processor time a task"
     )
     print(
         f"{'preset':12}{'waiting':>10}{''.join(f'{step:>9}' for step in STEPS)}{'cycle':>9}{'heap':>8}{'ratio':>7}{'wanted':>8}"
-        f"{'lines':>8}{'bytes':>7}"
+        f"{'bare':>8}{'lines':>8}{'bytes':>7}"
     )
     for preset in presets:
         for waiting in queued:
-            world = World(preset, source.nodes(nodes), source.mix, waiting, seed=1)
+            world = World(preset, source.nodes(nodes), mix, waiting, seed=1)
             world.cost(options.tasks)  # warms up
             if lines is None:
                 lines = Lines(len(world.running), nodes)
-            rounds = [(world.cost(options.tasks), heap.micros(), lines.micros()) for _ in range(options.rounds)]
-            steps = {step: statistics.median(cost[step] for cost, _, _ in rounds) for step in STEPS}
-            cycle = statistics.median(sum(cost.values()) for cost, _, _ in rounds)
-            limit = statistics.median(micros for _, micros, _ in rounds)
-            ratio = statistics.median(sum(cost.values()) / micros for cost, micros, _ in rounds)
-            least = statistics.median(micros for _, _, micros in rounds)
+            costs, limits = [], []
+            for _ in range(options.rounds):
+                costs.append(world.cost(options.tasks))
+                limits.append((heap.micros(), bare[waiting].micros(), lines.micros()))
+            steps = {step: statistics.median(cost[step] for cost in costs) for step in STEPS}
+            cycles = [sum(cost.values()) for cost in costs]
+            limit, without_rules, least = (statistics.median(column) for column in zip(*limits, strict=True))
+            ratio = statistics.median(cycle / of_heap for cycle, (of_heap, _, _) in zip(cycles, limits, strict=True))
             wanted = TARGETS.get((preset, waiting >= QUEUED_MOST))
             print(
-                f"{preset:12}{world.core.waiting(0b1111):10,}{''.join(f'{steps[step]:9.3f}' for step in STEPS)}{cycle:9.3f}"
-                f"{limit:8.3f}{ratio:7.1f}{'' if wanted is None else f'{wanted:.1f}':>8}{least:8.3f}{world.bytes / world.done:7.1f}",
+                f"{preset:12}{world.core.waiting(0b1111):10,}{''.join(f'{steps[step]:9.3f}' for step in STEPS)}"
+                f"{statistics.median(cycles):9.3f}{limit:8.3f}{ratio:7.1f}{'' if wanted is None else f'{wanted:.1f}':>8}"
+                f"{without_rules:8.3f}{least:8.3f}{world.bytes / world.done:7.1f}",
                 flush=True,
             )
 
