@@ -23,6 +23,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
+LONG_S = 1800
+"""For tests that are long on purpose and say no time of their own."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        is_long = item.get_closest_marker("faults") or item.get_closest_marker("slow")
+        if is_long and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG_S))
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository's root."""
