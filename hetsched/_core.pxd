@@ -247,11 +247,20 @@ cdef struct EvictionRecord:
 
 
 cdef struct TemplateRecord:
-    # What is known of the tasks that name a template. Owner: set_template.
+    # What is said of the tasks that name a template. Owner: set_template.
+    int64_t said_ns            # run time, 0 = nothing
+    int64_t grace_ns           # how long they may take to stop, 0 = unknown
+    uint32_t expectation          # slot of what was learned of the like, NONE
+    uint8_t trust              # TRUST_…: when that counts for more than what is said
+
+
+cdef struct ExpectationRecord:
+    # What was learned of tasks of one type and size: one record for all templates of them, so that telling it costs the same however many there
+    # are, and all of them count with the same. Owner: set_expectation.
     int64_t expected_ns        # run time that few exceed, 0 = unknown
     int64_t typical_ns         # run time that half of them exceed, 0 = as expected_ns
-    int64_t efficiency_milli   # historical, -1 = unknown
-    int64_t grace_ns           # how long they may take to stop, 0 = unknown
+    int32_t efficiency_milli   # historical, -1 = unknown
+    uint8_t beats_estimates    # it was nearer than the submitters' estimates
 
 
 cdef struct EndRecord:
@@ -528,7 +537,10 @@ cdef struct Tables:
     TemplateRecord* templates
     uint32_t templates_used
     uint32_t templates_capacity
-    uint32_t timed             # derived: templates whose run time is known
+    ExpectationRecord* expectations
+    uint32_t expectations_used
+    uint32_t expectations_capacity
+    uint32_t timed             # derived: templates that say a run time, and expectations of one
     EndRecord* ends            # scratch of reserve
     uint32_t ends_size
     uint32_t ends_capacity

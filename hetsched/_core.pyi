@@ -42,6 +42,9 @@ DAMPED_NS: Final[int]
 # ---- lanes of a placement, presets, resources of a queue
 LANE_BATCH: Final[int]
 LANE_IMMEDIATE: Final[int]
+TRUST_NOTHING: Final[int]
+TRUST_ESTIMATE: Final[int]
+TRUST_WORD: Final[int]
 ORDER_DRF: Final[int]
 ORDER_WEIGHTED: Final[int]
 ORDER_FIFO: Final[int]
@@ -313,11 +316,25 @@ class Core:
     def states(self, slots: bytes) -> bytes:
         """State of each of these slots (uint32 each), a byte a slot."""
     def set_template(
-        self, template: int, *, expected_ns: int, typical_ns: int = 0, efficiency_milli: int = -1, grace_ns: int = 0
+        self, template: int, *, said_ns: int = 0, grace_ns: int = 0, expectation: int = ..., trust: int = ...
     ) -> None:
-        """Expected run time of the tasks that name this template, 0 = unknown, and their historical efficiency, -1 = unknown. No fact: follows from the words that made the template."""
-    def expected(self, template: int) -> tuple[int, int, int]:
-        """(expected_ns, typical_ns, efficiency_milli) that the template was told last."""
+        """What is said of the tasks that name this template: run time (0 = nothing), time to stop; the slot of what was learned of their like (NONE), and
+        whether that counts for more (TRUST_…). No fact: follows from the words that made the template."""
+    def expectation_slot(self, template: int) -> int:
+        """That was told last; NONE."""
+    def set_expectation(
+        self,
+        expectation: int,
+        *,
+        expected_ns: int = 0,
+        typical_ns: int = 0,
+        efficiency_milli: int = -1,
+        beats_estimates: bool = False,
+    ) -> None:
+        """What was learned of tasks of one type and size: run time that few exceed and that half exceed (0 = unknown), historical efficiency (-1 = unknown).
+        No fact: follows from the attempts that have succeeded."""
+    def expected(self, task: int) -> tuple[int, int]:
+        """Run time (ns, 0 = unknown) that it is not expected to exceed; that half of its like exceed."""
     def find(self, key: bytes) -> int:
         """Slot of the task with this key, or NONE."""
     def started(self, task: int, attempt: int) -> None:

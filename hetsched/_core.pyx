@@ -78,6 +78,9 @@ cdef enum:
     PREEMPTIBLE_ = 1
     CLAIMING_ = 8
     SHAKEN_ = 32
+    TRUST_NOTHING_ = 0         # what was learned counts for more than what a template says, if anything was learned
+    TRUST_ESTIMATE_ = 1        # where it beats estimates
+    TRUST_WORD_ = 2            # never
     LANE_BATCH_ = 0
     LANE_IMMEDIATE_ = 1
     POLICY_FRAGMENT_ = 0
@@ -114,6 +117,7 @@ STATE_NAMES = ("free", "queued", "held", "backoff", "placed", "running", "stoppi
 PREEMPTIBLE, HELD_OPERATOR, HELD_DEPENDENCY, CLAIMING, DEADLINE_RELATIVE, SHAKEN = 1, 2, 4, 8, 16, 32
 DAMPED_NS = DAMPING_NS
 LANE_BATCH, LANE_IMMEDIATE = 0, 1
+TRUST_NOTHING, TRUST_ESTIMATE, TRUST_WORD = range(3)
 ORDER_DRF, ORDER_WEIGHTED, ORDER_FIFO = 0, 1, 2
 TERM_NAMES = ("told", "preset", "fragment", "pack", "spread", "load")
 PRICE_PART_NAMES = ("devices", "premium", "apart", "cpu", "memory", "wide")

@@ -29,7 +29,7 @@ cdef int check_all(Tables* t) except -1:
 cdef int check_tasks(Tables* t) except -1:
     cdef uint64_t counts[16]
     cdef uint64_t waiting[LEVELS]
-    cdef uint32_t slot, taken = 0, chained = 0, timed = 0
+    cdef uint32_t slot, taken = 0, chained = 0
     cdef TaskRecord* task
     memset(counts, 0, sizeof(counts))
     memset(waiting, 0, sizeof(waiting))
@@ -59,9 +59,7 @@ cdef int check_tasks(Tables* t) except -1:
     hold_that(taken == t.tasks_count, "tasks are counted", taken)
     for slot in range(12):
         hold_that(counts[slot] == t.counts[slot], "tasks are counted by state", STATE_NAMES[slot])
-    for slot in range(t.templates_used):
-        timed += is_timed(&t.templates[slot])
-    hold_that(timed == t.timed, "templates whose run time is known are counted", timed)
+    hold_that(t.timed == count_timed(t), "templates and expectations of a run time are counted", t.timed)
     for slot in range(LEVELS):
         hold_that(waiting[slot] == t.waiting[slot], "waiting tasks are counted by level", slot)
     slot = t.tasks_free

@@ -108,6 +108,7 @@ cdef uint64_t digest_tables(Tables* t) noexcept nogil:
     mix_bytes(&digest, t.checkpoints, <size_t> t.checkpoints_used * sizeof(int64_t))
     mix_bytes(&digest, t.uses, t.uses_used * sizeof(UseRecord))
     mix_bytes(&digest, t.templates, t.templates_used * sizeof(TemplateRecord))
+    mix_bytes(&digest, t.expectations, t.expectations_used * sizeof(ExpectationRecord))
     mix_bytes(&digest, t.evictions, t.evictions_used * sizeof(EvictionRecord))
     digest_tasks(t, &digest)
     digest_allocations(t, &digest)

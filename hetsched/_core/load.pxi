@@ -66,6 +66,7 @@ cdef int load_tables(Tables* t, dict sections) except -1:
     t.gangs_used = fill(<void**> &t.gangs, &t.gangs_capacity, sizeof(GangRecord), sections["gangs"])
     t.evictions_used = fill(<void**> &t.evictions, &t.evictions_capacity, sizeof(EvictionRecord), sections["evictions"])
     t.templates_used = fill(<void**> &t.templates, &t.templates_capacity, sizeof(TemplateRecord), sections["templates"])
+    t.expectations_used = fill(<void**> &t.expectations, &t.expectations_capacity, sizeof(ExpectationRecord), sections["expectations"])
     t.uses_used = fill(<void**> &t.uses, &t.uses_capacity, sizeof(UseRecord), sections["uses"])
     levels = unpacked(sections["levels"])
     for at in range(t.shapes_used):
@@ -85,8 +86,7 @@ cdef int rebuild(Tables* t) except -1 nogil:
     t.age_clock_ns = t.now_ns
     t.damped_until_ns = 1
     note_limits(t)
-    for at in range(t.templates_used):
-        t.timed += is_timed(&t.templates[at])
+    t.timed = count_timed(t)
     for at in range(t.shapes_used):
         t.shapes[at].pending = 0
         t.shapes[at].column = NONE_

@@ -33,9 +33,13 @@ LAYOUT = {
     "slots": "-at:u8 -size:u4 -capacity:u4",
     "gangs": "-members:slots size:u4 min_size:u4 succeeded:u4 column:i4=-1 next_free:u4 broken_ns:i8 -no_start_ns:i8 -no_proof:u8 is_present:u1 -is_wounded:u1 -is_stale:u1 wish:i4=-1",
     "evictions": "sequence:u8 at_ns:i8",
-    "templates": "expected_ns:i8 typical_ns:i8 efficiency_milli:i8=-1 grace_ns:i8",
+    "templates": "said_ns:i8 grace_ns:i8 expectation:u4=4294967295 trust:u1",
+    "expectations": "expected_ns:i8 typical_ns:i8 efficiency_milli:i4=-1 beats_estimates:u1",
 }
-DROPPED = frozenset({"devices.memory_live", "devices.share_live"})     # follow from what is free and from the claims
+DROPPED = frozenset({
+    "devices.memory_live", "devices.share_live",                                       # follow from what is free and from the claims
+    "templates.expected_ns", "templates.typical_ns", "templates.efficiency_milli",     # are said anew, and in expectations
+})
 
 Field = namedtuple("Field", "name offset bytes signed count default repeat stride")
 
@@ -68,7 +72,8 @@ cdef int check_layout() except -1:
     """The words above are as long as the records are."""
     sizes = {"scalars": sizeof(Scalars), "tasks": sizeof(TaskRecord), "allocations": sizeof(AllocationRecord), "nodes": sizeof(NodeRecord),
              "devices": sizeof(DeviceRecord), "shapes": sizeof(ShapeRecord), "queues": sizeof(QueueRecord), "gangs": sizeof(GangRecord),
-             "evictions": sizeof(EvictionRecord), "templates": sizeof(TemplateRecord), "uses": sizeof(UseRecord)}
+             "evictions": sizeof(EvictionRecord), "templates": sizeof(TemplateRecord),
+             "expectations": sizeof(ExpectationRecord), "uses": sizeof(UseRecord)}
     for record, size in sizes.items():
         assert fields_of(LAYOUT, record)[1] == size, f"LAYOUT of {record} is not that of its record"
     return 0

@@ -9,20 +9,38 @@
 # with every change would protect nothing. A task that runs longer than expected is expected to take twice as long, then
 # four times; one that is told to stop is expected to need a second.
 
-cdef inline bint is_timed(TemplateRecord* template) noexcept nogil:
-    return template.expected_ns > 0 or template.typical_ns > 0
+cdef uint32_t count_timed(Tables* t) noexcept nogil:
+    cdef uint32_t at, timed = 0
+    for at in range(t.templates_used):
+        timed += t.templates[at].said_ns > 0
+    for at in range(t.expectations_used):
+        timed += t.expectations[at].expected_ns > 0
+    return timed
+
+
+cdef inline ExpectationRecord* expectation_of(Tables* t, TaskRecord* task) noexcept nogil:
+    """What was learned of its like, NULL = nobody looked yet."""
+    if task.template_ >= t.templates_used or t.templates[task.template_].expectation >= t.expectations_used:
+        return NULL
+    return &t.expectations[t.templates[task.template_].expectation]
+
+
+cdef inline int64_t run_by(Tables* t, TaskRecord* task, bint is_typical) noexcept nogil:
+    cdef ExpectationRecord* expectation = expectation_of(t, task)
+    cdef int trust = t.templates[task.template_].trust if task.template_ < t.templates_used else TRUST_NOTHING_
+    if expectation != NULL and expectation.expected_ns > 0 and (trust == TRUST_NOTHING_ or (trust == TRUST_ESTIMATE_ and expectation.beats_estimates)):
+        return expectation.typical_ns if is_typical and expectation.typical_ns > 0 else expectation.expected_ns
+    return t.templates[task.template_].said_ns if task.template_ < t.templates_used else 0
 
 
 cdef inline int64_t run_of(Tables* t, TaskRecord* task) noexcept nogil:
     """Run time that it is not expected to exceed, 0 = unknown: for who wants to go in front."""
-    return t.templates[task.template_].expected_ns if task.template_ < t.templates_used else 0
+    return run_by(t, task, False)
 
 
 cdef inline int64_t typical_run_of(Tables* t, TaskRecord* task) noexcept nogil:
     """Run time of half of the like, 0 = unknown: for who runs. Both guesses err to the head's good: its nodes are found soon, and kept free."""
-    if task.template_ < t.templates_used and t.templates[task.template_].typical_ns > 0:
-        return t.templates[task.template_].typical_ns
-    return run_of(t, task)
+    return run_by(t, task, True)
 
 
 cdef int64_t end_of(Tables* t, AllocationRecord* record) noexcept nogil:

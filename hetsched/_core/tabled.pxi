@@ -119,7 +119,7 @@ cdef void free_tables(Tables* t) noexcept:
     for pointer in (<size_t> t.facts.data, <size_t> t.keys.base, <size_t> t.checkpoints,
                     <size_t> t.pieces.base, <size_t> t.shapes,
                     <size_t> t.queues, <size_t> t.lines, <size_t> t.gangs, <size_t> t.lanes, <size_t> t.trial, <size_t> t.plan.seats, <size_t> t.seat_prices, <size_t> t.kept, <size_t> t.moves,
-                    <size_t> t.units, <size_t> t.evictions, <size_t> t.uses, <size_t> t.templates,
+                    <size_t> t.units, <size_t> t.evictions, <size_t> t.uses, <size_t> t.templates, <size_t> t.expectations,
                     <size_t> t.ends, <size_t> t.stories.base, <size_t> t.lane_index, <size_t> t.plain, <size_t> t.learned.data, <size_t> t.seats, <size_t> t.class_views, <size_t> t.outcomes, <size_t> t.prices, <size_t> t.fgd):
         free(<void*> <size_t> pointer)
     for at in range(SEGMENTS):

@@ -277,29 +277,47 @@ cdef class TaskDoors(TermDoors):
             states[at] = self.t.tasks[slot].state
         return bytes(states)
 
-    def set_template(self, uint32_t template, *, int64_t expected_ns, int64_t typical_ns=0, int64_t efficiency_milli=-1,
-                     int64_t grace_ns=0):
+    def set_template(self, uint32_t template, *, int64_t said_ns=0, int64_t grace_ns=0, uint32_t expectation=NONE_, int trust=TRUST_NOTHING_):
         cdef Tables* t = &self.t
-        if min(expected_ns, typical_ns, grace_ns) < 0 or template >= 1 << 28:
-            raise ValueError(f"template {template} with expected_ns {expected_ns}: neither negative nor 2^28 templates")
-        if not -1 <= efficiency_milli <= 1000:
-            raise ValueError(f"efficiency_milli {efficiency_milli} is not 0..1000, or -1 for unknown")
+        if min(said_ns, grace_ns) < 0 or template >= 1 << 28:
+            raise ValueError(f"template {template} with said_ns {said_ns}: neither negative nor 2^28 templates")
+        if not TRUST_NOTHING_ <= trust <= TRUST_WORD_:
+            raise ValueError(f"trust {trust} is not one of TRUST_NOTHING, TRUST_ESTIMATE, TRUST_WORD")
         grow(<void**> &t.templates, &t.templates_capacity, sizeof(TemplateRecord), <uint64_t> template + 1)
         while t.templates_used <= template:
-            t.templates[t.templates_used].efficiency_milli = -1
+            t.templates[t.templates_used].expectation = NONE_
             t.templates_used += 1
-        t.timed -= is_timed(&t.templates[template])
-        t.templates[template].expected_ns = expected_ns
-        t.templates[template].typical_ns = typical_ns
-        t.templates[template].efficiency_milli = efficiency_milli
+        t.timed -= t.templates[template].said_ns > 0
+        t.templates[template].said_ns = said_ns
         t.templates[template].grace_ns = grace_ns
-        t.timed += is_timed(&t.templates[template])
+        t.templates[template].expectation = expectation
+        t.templates[template].trust = trust
+        t.timed += said_ns > 0
 
-    def expected(self, uint32_t template):
-        if template >= self.t.templates_used:
-            raise ValueError(f"template {template} was never set")
-        cdef TemplateRecord* told = &self.t.templates[template]
-        return told.expected_ns, told.typical_ns, told.efficiency_milli
+    def expectation_slot(self, uint32_t template):
+        return self.t.templates[template].expectation if template < self.t.templates_used else NONE_
+
+    def set_expectation(self, uint32_t expectation, *, int64_t expected_ns=0, int64_t typical_ns=0, int32_t efficiency_milli=-1,
+                     bint beats_estimates=False):
+        cdef Tables* t = &self.t
+        if min(expected_ns, typical_ns) < 0 or expectation >= 1 << 28:
+            raise ValueError(f"expectation {expectation} of expected_ns {expected_ns}: neither negative nor 2^28 expectations")
+        if not -1 <= efficiency_milli <= 1000:
+            raise ValueError(f"efficiency_milli {efficiency_milli} is not 0..1000, or -1 for unknown")
+        grow(<void**> &t.expectations, &t.expectations_capacity, sizeof(ExpectationRecord), <uint64_t> expectation + 1)
+        while t.expectations_used <= expectation:
+            t.expectations[t.expectations_used].efficiency_milli = -1
+            t.expectations_used += 1
+        t.timed -= t.expectations[expectation].expected_ns > 0
+        t.expectations[expectation].expected_ns = expected_ns
+        t.expectations[expectation].typical_ns = typical_ns
+        t.expectations[expectation].efficiency_milli = efficiency_milli
+        t.expectations[expectation].beats_estimates = beats_estimates
+        t.timed += expected_ns > 0
+
+    def expected(self, uint32_t task):
+        self._task(task)
+        return run_of(&self.t, &self.t.tasks[task]), typical_run_of(&self.t, &self.t.tasks[task])
 
     # ------------------------------------------------------------------ heard
 

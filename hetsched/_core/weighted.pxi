@@ -14,14 +14,15 @@ cdef inline int64_t match_of(Tables* t, ShapeRecord* shape) noexcept nogil:
 cdef int64_t weighted_score(Tables* t, uint32_t slot) noexcept nogil:
     cdef TaskRecord* task = &t.tasks[slot]
     cdef ShapeRecord* shape = &t.shapes[task.shape]
+    cdef ExpectationRecord* expectation = expectation_of(t, task)
     cdef int64_t one = <int64_t> 1 << 30
     cdef int64_t urgency = 0, match = match_of(t, shape), efficiency = 800
     cdef int64_t left_ms
     if task.deadline_ns != INT64_MAX:
         left_ms = max(<int64_t> 0, task.deadline_ns - t.now_ns) // 1000000
         urgency = one * 1000 // (1000 + left_ms)
-    if task.template_ < t.templates_used and t.templates[task.template_].efficiency_milli >= 0:
-        efficiency = t.templates[task.template_].efficiency_milli
+    if expectation != NULL and expectation.efficiency_milli >= 0:
+        efficiency = expectation.efficiency_milli
     return 4 * urgency // 10 + 3 * match // 10 + 3 * (one * efficiency // 1000) // 10
 
 

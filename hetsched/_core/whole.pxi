@@ -8,7 +8,7 @@
 
 MAGIC = b"hetcore5"
 SECTIONS = ("scalars", "tasks", "keys", "checkpoints", "allocations", "pieces", "nodes", "devices", "shapes", "queues", "gangs", "evictions",
-            "templates", "levels", "device_runs", "uses", "stories")
+            "templates", "expectations", "levels", "device_runs", "uses", "stories")
 
 
 cdef bytes raw(const void* data, size_t size):
@@ -137,7 +137,7 @@ cdef class Whole(Questions):
             raw(t.allocations, t.allocations_used * sizeof(AllocationRecord)), raw(t.pieces.base, <size_t> t.pieces.used * 8),
             plain_nodes(t), raw(t.devices, t.devices_used * sizeof(DeviceRecord)),
             plain_shapes(t), plain_queues(t), plain_gangs(t), raw(t.evictions, t.evictions_used * sizeof(EvictionRecord)),
-            raw(t.templates, t.templates_used * sizeof(TemplateRecord)),
+            raw(t.templates, t.templates_used * sizeof(TemplateRecord)), raw(t.expectations, t.expectations_used * sizeof(ExpectationRecord)),
             packed([raw(t.shapes[at].levels, t.shapes[at].levels_size) for at in range(t.shapes_used)]),
             packed([raw(t.device_runs[at].at, <size_t> t.device_runs[at].size * 4) for at in range(65)]),
             raw(t.uses, t.uses_used * sizeof(UseRecord)), raw(t.stories.base, <size_t> t.stories.used * 8),

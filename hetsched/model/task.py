@@ -1,6 +1,7 @@
 """A task as everybody inside sees it: checked, normalised, frozen.
 
-Made only by `hetsched.model.read.parse_task`; whoever holds one may believe it. Units are in the names: cpu in
+Made only by `hetsched.model.read.parse_task`; whoever holds one may believe it. Nothing in one leads back to it, so the collector of cycles,
+which would look through hundreds of thousands of them, does not (`gc=False`). Units are in the names: cpu in
 millicores, memory in bytes, shares in thousandths of a device; bare seconds (`duration`, `grace`, …) as in CONTRACT section 2.
 """
 
@@ -11,7 +12,7 @@ import msgspec
 from hetsched.model.words import Guarantee, Qos
 
 
-class DeviceAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DeviceAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a task wants of one kind: `whole` devices and `parts` parts of `part_milli` on that many other devices.
 
     `memory_bytes`: per device asked. A whole device must have it (and gives all it has); a part reserves it.
@@ -32,7 +33,7 @@ class DeviceAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.whole * 1000 + self.parts * self.part_milli
 
 
-class Resources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Resources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a task asks of one node. `devices`: one ask per kind, by kind's name."""
 
     cpu_milli: int = 0
@@ -40,7 +41,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     devices: tuple[DeviceAsk, ...] = ()
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What an attempt of a simulated task really uses; what is not said: `part_milli` thousandths of what it asked for.
     `at`: from so many seconds after its start on, until the next of `later`. Only overcommit and feedback look at it."""
 
@@ -52,7 +53,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     later: tuple[Usage, ...] = ()
 
 
-class Toleration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Toleration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Kubernetes rules: empty `key` with Exists tolerates all; empty `effect` matches every effect."""
 
     key: str = ""
@@ -61,14 +62,14 @@ class Toleration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     effect: str = ""
 
 
-class Topology(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Topology(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`same`: numa | nvlink | pcie (one switch) | node | rack | zone | any label. Not required = preferred."""
 
     same: str
     required: bool = False
 
 
-class GangRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GangRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Membership in a gang; nothing of it runs until `min_size` members fit at once."""
 
     id: str
@@ -76,14 +77,14 @@ class GangRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     min_size: int
 
 
-class Dependency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Dependency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Wait for `id` to be succeeded | failed | ended."""
 
     id: str
     when: str = "succeeded"
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """CONTRACT section 2, every default filled in.
 
     `id` None: one is generated at acceptance. `deadline_ns`: nanoseconds from submission, or since 1970 where

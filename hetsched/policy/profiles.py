@@ -8,6 +8,7 @@ Bounded: `RUNS_KEPT` run times a profile, `limit` profiles, the one longest with
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
 
 import msgspec
 
@@ -107,6 +108,31 @@ class Prediction(msgspec.Struct, frozen=True):
     source: str
 
 
+class Trust(IntEnum):
+    """How far what a submitter says of a run time counts for more than what was learned of the like. The numbers are those of the core."""
+
+    NOTHING = 0
+    ESTIMATE = 1
+    WORD = 2
+
+
+def said_of(task: Task) -> tuple[float, Trust]:
+    """Seconds, 0 = nothing: an estimate, the duration of a lease, a time limit."""
+    said_s = next((seconds for seconds in (task.estimate, task.duration, task.time_limit) if seconds), 0.0)
+    trust = Trust.ESTIMATE if task.estimate is not None else Trust.NOTHING if task.duration is None else Trust.WORD
+    return min(said_s, MOST_EXPECTED_S), trust
+
+
+class Expectation(msgspec.Struct, frozen=True):
+    """What is expected of a type and size. Seconds that nine runs in ten do not exceed, and half of them, 0 = nobody knows; mean speed over the
+    device models that ran some, of the fastest (-1 = fewer than two did); whether it may replace estimates."""
+
+    expected_s: float = 0.0
+    typical_s: float = 0.0
+    efficiency_milli: int = UNKNOWN_MILLI
+    beats_estimates: bool = False
+
+
 class Profiles:
     """All profiles, least recently learned first. `changed`: (type, size) that learned something since somebody emptied it. `learned`: run
     times behind all of them."""
@@ -117,18 +143,16 @@ class Profiles:
         self.changed: set[Class] = set()
         self.learned = 0
         self._by_class: dict[Class, dict[str, Profile]] = {}
-        self._pooled: dict[Class, tuple[float, float]] = {}
+        self._expectations: dict[Class, Expectation] = {}
 
-    def learn(self, task: Task, model: str, shown: Together) -> int:
-        """Attempts of such a task succeeded on devices of this model ("" = on cores) after so long, in one turn. Returns runs learned of the
-        like."""
+    def learn(self, task: Task, model: str, shown: Together) -> None:
+        """Attempts of such a task succeeded on devices of this model ("" = on cores) after so long, in one turn."""
         of_type, size = class_of(task)
         key = (of_type, model, size)
         profile = self.by_key.get(key) or Profile(*key, times_ms=[])
         self._drop(key)
         profile.learn(shown, None if task.estimate is None else max(1, round(task.estimate * 1000)))
         self.put(profile)
-        return profile.runs
 
     def put(self, profile: Profile) -> None:
         """It is the newest, and the one of its key."""
@@ -137,7 +161,7 @@ class Profiles:
         self.learned += profile.runs
         self._by_class.setdefault(profile.of_class, {})[profile.model] = profile
         self.changed.add(profile.of_class)
-        self._pooled.pop(profile.of_class, None)
+        self._expectations.pop(profile.of_class, None)
         while len(self.by_key) > self.limit:
             self._drop(next(iter(self.by_key)))
 
@@ -146,7 +170,7 @@ class Profiles:
         if old is None:
             return
         self.learned -= old.runs
-        self._pooled.pop(old.of_class, None)
+        self._expectations.pop(old.of_class, None)
         models = self._by_class[old.of_class]
         del models[old.model]
         if not models:
@@ -167,28 +191,30 @@ class Profiles:
     def expected_s(self, task: Task) -> tuple[float, float]:
         """Run times in seconds that reservations count with, 0 = nobody knows: what was learned (nine in ten end by the first, half by the
         second, on whatever model) where that beats the submitter's estimate, the estimate, the duration of a lease, the time limit."""
-        learned = None if task.estimate is None and task.duration is not None else self.predict(task)
-        if learned is not None and learned.source == "learned":
-            p50_s, p90_s = self._pooled_s(class_of(task))
-            return min(p90_s, MOST_EXPECTED_S), min(p50_s, MOST_EXPECTED_S)
-        said = (learned.p90_s if learned is not None else None, task.duration, task.time_limit)
-        expected_s = next((min(seconds, MOST_EXPECTED_S) for seconds in said if seconds), 0.0)
-        return expected_s, expected_s
+        said_s, trust = said_of(task)
+        known = self.expectation(class_of(task))
+        if known.expected_s and (trust is Trust.NOTHING or (trust is Trust.ESTIMATE and known.beats_estimates)):
+            return known.expected_s, known.typical_s
+        return said_s, said_s
 
-    def _pooled_s(self, of_class: Class) -> tuple[float, float]:
-        """Median and ninth decile of the kept runs on all models together."""
-        if of_class not in self._pooled:
-            times_ms = sorted(ms for profile in self._by_class[of_class].values() for ms in profile.times_ms)
-            last = len(times_ms) - 1
-            self._pooled[of_class] = times_ms[last // 2] / 1000, times_ms[last * 9 // 10] / 1000
-        return self._pooled[of_class]
+    def expectation(self, of_class: Class) -> Expectation:
+        """Of the kept runs on all models together."""
+        if of_class not in self._expectations:
+            self._expectations[of_class] = self._expect(of_class)
+        return self._expectations[of_class]
 
-    def efficiency_milli(self, task: Task) -> int:
-        """Mean speed of such tasks over the device models that ran some, of the fastest; -1 = fewer than two did."""
-        medians_ms = [shown.median_ms for shown in self.shown(*class_of(task)).values()]
-        if len(medians_ms) < 2:
-            return UNKNOWN_MILLI
-        return sum(1000 * min(medians_ms) // median_ms for median_ms in medians_ms) // len(medians_ms)
+    def _expect(self, of_class: Class) -> Expectation:
+        models = self._by_class.get(of_class, {}).values()
+        efficiency_milli = _efficiency_milli([profile.quantile_ms(500) for profile in models if profile.times_ms])
+        known = [profile for profile in models if profile.is_known]
+        if not known:
+            return Expectation(efficiency_milli=efficiency_milli)
+        times_s = [
+            min(ms / 1000, MOST_EXPECTED_S) for ms in sorted(ms for profile in models for ms in profile.times_ms)
+        ]
+        last = len(times_s) - 1
+        beats = all(profile.beats_estimates for profile in known)
+        return Expectation(times_s[last * 9 // 10], times_s[last // 2], efficiency_milli, beats)
 
     def shown(self, key_type: str, size: str) -> dict[str, Shown]:
         """What each model has shown for a type and size, from the first run on."""
@@ -220,6 +246,12 @@ class Profiles:
         for profile in saved:
             self.put(profile)
         self.changed.clear()
+
+
+def _efficiency_milli(medians_ms: Sequence[int]) -> int:
+    if len(medians_ms) < 2:
+        return UNKNOWN_MILLI
+    return sum(1000 * min(medians_ms) // median_ms for median_ms in medians_ms) // len(medians_ms)
 
 
 def class_of(task: Task) -> Class:

@@ -19,13 +19,14 @@ from hetsched.config import Config
 from hetsched.model import Qos, Task
 from hetsched.policy.feedback import NEUTRAL, Controller
 from hetsched.policy.presets import is_blended
-from hetsched.policy.profiles import Profiles, Together
+from hetsched.policy.profiles import Profiles, Together, class_of
 from hetsched.policy.rates import NO_DEVICE
 from hetsched.scheduler import words
 from hetsched.scheduler.attempts import Attempt, Attempts, Claimed
 from hetsched.scheduler.cells.crossings import Crossings
 from hetsched.scheduler.cluster import Cluster, same_hardware
 from hetsched.scheduler.ended import Ended
+from hetsched.scheduler.expectations import Expectations
 from hetsched.scheduler.gangs import Gangs
 from hetsched.scheduler.graphs.state import Graphs
 from hetsched.scheduler.intern import Interned
@@ -37,8 +38,6 @@ from hetsched.scheduler.trying import Trying
 from hetsched.scheduler.uses import Uses, beyond
 
 QOS_OF_LEVEL = tuple(sorted(Qos, key=lambda qos: qos.level))
-TOLD_RUNS, TOLD_EVERY = 8, 64
-"""Tasks that are there already hear of each of the first runs of their class, then of every so manieth: the kept ones are others then."""
 
 OUTCOME = {
     **dict.fromkeys(EVICTIONS, "preempted"),
@@ -62,6 +61,7 @@ class Books:
         self.templates.is_typed = is_blended(config.policy)
         self.templates.shares = config.sharing
         self.profiles = Profiles(config.limits.profiles)
+        self.expectations = Expectations(core, self.profiles)
         self.learns = True  # not in a copy that only plays at running (rehearse/image.py)
         self.gangs = Gangs(core, self.cluster)
         self.attempts = Attempts(self)
@@ -174,9 +174,14 @@ class Books:
         """The template that `count` more tasks name; a new one is told to the core."""
         template = self.templates.use(slot, body, count)
         if template.users == count:
-            self._tell_expected(slot, self.templates.twin(slot))
+            self.expectations.enter(slot, template.task)
             self.core.set_plain(slot, self._is_plain(template.task))
         return template
+
+    def _drop(self, slot: int, count: int) -> None:
+        gone = self.templates.drop(slot, count)
+        if gone is not None:
+            self.expectations.leave(gone.task)
 
     def _is_plain(self, task: Task) -> bool:
         """Nothing follows from what happens to such a task but what a Run of the core tells: no timer, no gang, nothing that looks at one
@@ -218,6 +223,7 @@ class Books:
     def _apply_profiles(self, word: words.ProfilesImported) -> None:
         for profile in word.profiles:
             self.profiles.put(msgspec.structs.replace(profile, times_ms=list(profile.times_ms)))
+            self.expectations.tell(profile.of_class)
 
     def _apply_measured(self, word: words.Measured) -> None:
         for task, cpu_milli, memory_bytes, utilization_milli in word.uses:
@@ -288,28 +294,8 @@ class Books:
                 self._learned(self.templates.task(slot), word, Together(count, median_ms, last_ms))
 
     def _learned(self, body: Task, model: str, shown: Together) -> None:
-        runs = self.profiles.learn(body, model, shown)
-        before = runs - shown.count
-        if before < TOLD_RUNS or runs // TOLD_EVERY > before // TOLD_EVERY:
-            for slot in self.templates.alike(body):
-                self._tell_expected(slot)
-
-    def _tell_expected(self, slot: int, twin: int | None = None) -> None:
-        """What reservations and claims count with for tasks of this template: what they count with for its twin, so that nobody passes a better
-        one of its own kind by having come after more was learned."""
-        task = self.templates.task(slot)
-        expected_ns, typical_ns, efficiency_milli = self._expected(task) if twin is None else self.core.expected(twin)
-        self.core.set_template(
-            slot,
-            expected_ns=expected_ns,
-            typical_ns=typical_ns,
-            efficiency_milli=efficiency_milli,
-            grace_ns=round(task.grace * 1e9),
-        )
-
-    def _expected(self, task: Task) -> tuple[int, int, int]:
-        expected_s, typical_s = self.profiles.expected_s(task)
-        return round(expected_s * 1e9), round(typical_s * 1e9), self.profiles.efficiency_milli(task)
+        self.profiles.learn(body, model, shown)
+        self.expectations.tell(class_of(body))
 
     def _record_over(self, fact: tuple[Any, ...]) -> None:
         task, reason = fact[1], Reason(fact[-1])
@@ -376,14 +362,14 @@ class Books:
             for task in memoryview(slots).cast("I"):
                 self.attempts.forget(task)
         for template, count in templates.items():
-            self.templates.drop(template, count)
+            self._drop(template, count)
         self.ended.forget(slots)
 
     def about_to_forget(self, task: int) -> None:
         """Drop all that the books keep of a task that the core is about to forget."""
         row = self.core.task(task)
         self.attempts.forget(task)
-        self.templates.drop(row.template)
+        self._drop(row.template, 1)
         gang = self.gangs.of(row.gang)
         self.ended.forget(task.to_bytes(4, "little"))
         if gang is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from hetsched import _core
 from hetsched._core import TaskRow
 from hetsched.model import Task
+from hetsched.policy.profiles import class_of
 from hetsched.scheduler.rendering import iso
 from hetsched.scheduler.world import World
 
@@ -83,7 +84,7 @@ def _part(used: int, capacity: int) -> float:
 
 def weighted_terms(world: World, row: TaskRow, body: Task) -> list[dict[str, Any]]:
     """Weight, value (0 to 1) and what it is, as `_core/weighted.pxi` counts."""
-    milli = world.books.profiles.efficiency_milli(body)
+    milli = world.books.profiles.expectation(class_of(body)).efficiency_milli
     said = "mean learned speed over the device models known, of the fastest"
     return [
         _term("urgency", 0.4, _urgency(world, row), "1 / (1 + seconds to the deadline); 0 without one"),

@@ -167,6 +167,7 @@ def unfold(config: Config, core: Core, saved: Saved) -> Books:
     books.audit.extend(saved.audit)
     books.ended.extend(saved.ended)
     books.profiles.load(saved.profiles)
+    books.expectations.load(books.templates.by_slot.values())
     books.uses.load(saved.uses)
     if books.feedback is not None and saved.feedback is not None:
         books.feedback.load(saved.feedback)

@@ -13,7 +13,6 @@ import msgspec
 from hetsched._core import Core
 from hetsched.model import DeviceAsk, Guarantee, NodeSpec, Qos, Resources, Task, Toleration
 from hetsched.policy.classify import task_type
-from hetsched.policy.profiles import Class, class_of
 from hetsched.scheduler.cluster import Cluster
 from hetsched.scheduler.intern import Interned
 
@@ -34,7 +33,7 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 decode_body = msgspec.msgpack.Decoder(Task).decode
 
 
-class Template(msgspec.Struct, frozen=True, kw_only=True):
+class Template(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`task`: the body without id, deadline, priority. `users`: tasks in the table that name it. Frozen: copies of the books share it."""
 
     slot: int
@@ -96,14 +95,6 @@ def level_of(shape: ShapeKey, node: NodeSpec) -> int:
     return LEVEL_PLAIN
 
 
-Said = tuple[float | None, float | None, float | None]
-
-
-def said_of(task: Task) -> Said:
-    """All that its submitter says of how long it runs."""
-    return task.estimate, task.duration, task.time_limit
-
-
 def _whole_devices(resources: Resources) -> Resources:
     """Parts rounded up."""
     asks = (
@@ -125,7 +116,6 @@ class Templates:
         self.shares = True
         self.by_slot: dict[int, Template] = {}
         self._by_body: dict[bytes, Template] = {}
-        self._by_class: dict[Class, dict[Said, dict[int, None]]] = {}
         self._free: list[int] = []
         self.shapes: list[ShapeKey] = []
         self._shape_slot: dict[bytes, int] = {}
@@ -163,33 +153,17 @@ class Templates:
         if self._free:
             self._free.pop()
         task = decode_body(body)
-        self._file(slot, task)
         return Template(slot=slot, body=body, task=task, shape=self.intern_shape(task))
 
-    def drop(self, slot: int, count: int = 1) -> None:
-        """So many tasks fewer name it."""
+    def drop(self, slot: int, count: int = 1) -> Template | None:
+        """So many tasks fewer name it. Returns it if it is gone with them."""
         template = self.by_slot[slot]
         if template.users > count:
             self._enter(msgspec.structs.replace(template, users=template.users - count))
-            return
+            return None
         del self.by_slot[slot], self._by_body[template.body]
-        said = self._by_class[class_of(template.task)]
-        del said[said_of(template.task)][slot]
-        if not said[said_of(template.task)]:
-            del said[said_of(template.task)]
         self._free.append(slot)
-
-    def alike(self, task: Task) -> list[int]:
-        """Templates of the task's type and size, in order: what is learned of one is expected of all."""
-        return sorted(slot for twins in self._by_class.get(class_of(task), {}).values() for slot in twins)
-
-    def twin(self, slot: int) -> int | None:
-        """Another template of which is expected what is expected of this one: of its type and size, and as much is said of its run time."""
-        task = self.by_slot[slot].task
-        return next((twin for twin in self._by_class[class_of(task)][said_of(task)] if twin != slot), None)
-
-    def _file(self, slot: int, task: Task) -> None:
-        self._by_class.setdefault(class_of(task), {}).setdefault(said_of(task), {})[slot] = None
+        return template
 
     # -- shapes
 
@@ -266,4 +240,3 @@ class Templates:
         self._shape_slot = {_encode(key): slot for slot, key in enumerate(self.shapes)}
         for template in templates:
             self._enter(template)
-            self._file(template.slot, template.task)

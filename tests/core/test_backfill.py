@@ -30,7 +30,7 @@ class Room:
         template = self.templates.get(run_s)
         if template is None:
             template = self.templates[run_s] = len(self.templates)
-            self.world.do("set_template", template, expected_ns=run_s * SECOND_NS)
+            self.world.do("set_template", template, said_ns=run_s * SECOND_NS)
         self.count += 1
         return self.world.task(f"task-{self.count}", self.shapes[gpus], template=template, **named)
 

@@ -196,7 +196,7 @@ def test_taking_back_is_in_the_journal() -> None:
 def test_on_reserved_nodes_only_a_gang_that_is_gone_in_time_takes_back(run_s: int, count: int) -> None:
     house = House(owner=2, guest=0)
     for template, seconds in enumerate((300, run_s)):
-        house.world.do("set_template", template, expected_ns=seconds * 10**9)
+        house.world.do("set_template", template, said_ns=seconds * 10**9)
     house.lend("guest", 4)
     house.world.task("large", house.three, queue=house.queues["owner"], qos=BEST_EFFORT, template=9, priority=9)
     gang(house, "owner", 2, template=1)
@@ -207,7 +207,7 @@ def test_on_reserved_nodes_only_a_gang_that_is_gone_in_time_takes_back(run_s: in
 def test_free_room_of_a_reservation_takes_a_gang_that_is_gone_in_time(run_s: int, count: int) -> None:
     house = House(owner=0)
     for template, seconds in enumerate((300, run_s)):
-        house.world.do("set_template", template, expected_ns=seconds * 10**9)
+        house.world.do("set_template", template, said_ns=seconds * 10**9)
     house.lend("owner", 2)
     house.world.task("large", house.three, queue=house.queues["owner"], qos=BEST_EFFORT, template=9, priority=9)
     members = gang(house, "owner", 2, template=1)

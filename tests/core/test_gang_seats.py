@@ -266,8 +266,8 @@ def test_a_reservation_knows_every_way() -> None:
     world = World()
     for _ in range(2):
         world.node(cpu=4)
-    world.do("set_template", 1, expected_ns=60 * 10**9, typical_ns=60 * 10**9)
-    world.do("set_template", 2, expected_ns=900 * 10**9, typical_ns=900 * 10**9)
+    world.do("set_template", 1, said_ns=60 * 10**9)
+    world.do("set_template", 2, said_ns=900 * 10**9)
     for at in range(2):
         world.task(f"long{at}", shape_on(world, at, of=2, cpu=3 + at), template=1)
     world.place()

@@ -28,6 +28,7 @@ STRUCTS = {
     "gangs": "GangRecord",
     "evictions": "EvictionRecord",
     "templates": "TemplateRecord",
+    "expectations": "ExpectationRecord",
 }
 
 

@@ -38,7 +38,7 @@ class Chaos:
             self.add_shape()
         for template in range(self.random.choice((0, 4))):
             self.book.expected_ns[template] = self.random.randint(0, 40) * 10**9
-            self.world.do("set_template", template, expected_ns=self.book.expected_ns[template])
+            self.world.do("set_template", template, said_ns=self.book.expected_ns[template])
 
     def add_node(self) -> None:
         gpus = self.random.choice((0, 2, 4, 8))

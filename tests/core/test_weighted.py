@@ -38,10 +38,15 @@ def test_little_time_left_goes_first_whatever_the_priority() -> None:
     assert order_of(here, calm, soon, later) == [soon, later, calm]
 
 
+def ran(here: World, template: int, efficiency_milli: int) -> None:
+    here.do("set_expectation", template, efficiency_milli=efficiency_milli)
+    here.do("set_template", template, expectation=template)
+
+
 def test_what_ran_efficiently_goes_first_and_the_unknown_count_as_eight_tenths() -> None:
     here = world()
-    here.do("set_template", 1, expected_ns=0, efficiency_milli=900)
-    here.do("set_template", 2, expected_ns=0, efficiency_milli=700)
+    ran(here, 1, 900)
+    ran(here, 2, 700)
     tasks = [
         here.task(name, here.shape(cpu=1, memory=0), template=template)
         for name, template in (("poor", 2), ("unknown", 0), ("good", 1))
@@ -51,7 +56,7 @@ def test_what_ran_efficiently_goes_first_and_the_unknown_count_as_eight_tenths()
 
 def test_urgency_outweighs_efficiency_only_when_it_is_great() -> None:
     here = world()
-    here.do("set_template", 1, expected_ns=0, efficiency_milli=1000)
+    ran(here, 1, 1000)
     far = here.task("far", here.shape(cpu=1), deadline_ns=here.now_ns + 100 * SECOND_NS)
     good = here.task("good", here.shape(cpu=1), template=1)
     assert order_of(here, far, good) == [good, far]

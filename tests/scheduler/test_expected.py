@@ -5,67 +5,94 @@ from __future__ import annotations
 import pytest
 
 from hetsched.scheduler import Scheduler
+from hetsched.scheduler import messages as m
+from hetsched.scheduler.snapshot import digest
 from tests.scheduler.build import SECOND, Story, node
 
 
-def on_earth() -> Story:
-    return Story([node("earth")], config={"batch": {"max_wait": 0, "size": 1}})
+def on_earth(**config: object) -> Story:
+    return Story([node("earth")], config={"batch": {"max_wait": 0, "size": 1}, **config})
 
 
 def kind(**more: object) -> dict[str, object]:
     return {"kind": "training", "resources": {"cpu": 1}, **more}
 
 
-def runs(story: Story, seconds: float, times: int) -> None:
+def runs(story: Story, seconds: float, times: int, **more: object) -> None:
     """So many of the kind run so long."""
     for _ in range(times):
-        ident = story.submit(kind()).ids[0]
+        ident = story.submit(kind(**more)).ids[0]
         story.now_ns += round(seconds * SECOND)
         story.end(ident)
 
 
 def waits(story: Story, name: str, **more: object) -> None:
-    """One of the kind waits for a node that is not there."""
+    """One of the kind waits for a node that is not there, in words of its own."""
     story.submit(kind(id=name, node_selector={"site": "moon"}, labels={"name": name}, **more))
 
 
 def expected(scheduler: Scheduler, name: str) -> tuple[float, float]:
     """Seconds: (nine in ten have ended, half have ended)."""
-    by_slot = scheduler.books.templates.by_slot
-    slot = next(slot for slot, template in by_slot.items() if template.task.labels.get("name") == name)
-    expected_ns, typical_ns, _ = scheduler.core.expected(slot)
+    expected_ns, typical_ns = scheduler.core.expected(scheduler.core.find(name.encode()))
     return expected_ns / SECOND, typical_ns / SECOND
 
 
 @pytest.mark.parametrize("said", [{}, {"estimate": 50}, {"duration": 50}, {"time_limit": 50}])
-def test_who_comes_later_is_expected_to_run_as_long_as_its_like(said: dict[str, int]) -> None:
-    story = on_earth()
-    runs(story, 10, 9)
-    waits(story, "early", **said)
-    at_first = expected(story.scheduler, "early")
-    runs(story, 100, 20)
-    waits(story, "late", **said)
-    assert expected(story.scheduler, "early") == expected(story.scheduler, "late") == at_first
+def test_at_every_moment_all_of_a_kind_are_expected_to_run_as_long(said: dict[str, int]) -> None:
+    story, names = on_earth(), []
+    for seconds in (10, 10, 10, 20, 100, 30, 10, 10, 70, 100, 100):
+        names.append(f"waits-{len(names)}")
+        waits(story, names[-1], **said)
+        runs(story, seconds, 3, **said)
+        assert len({expected(story.scheduler, name) for name in names}) == 1
     again = story.replayed()
-    assert expected(again, "late") == at_first
-
-    runs(story, 100, 64)
-    waits(story, "last", **said)
-    told = {name: expected(story.scheduler, name) for name in ("early", "late", "last")}
-    assert len(set(told.values())) == 1
+    assert [expected(again, name) for name in names] == [expected(story.scheduler, name) for name in names]
+    assert digest(again.books) == digest(story.scheduler.books)
 
 
-def test_all_are_told_when_enough_more_has_been_learned() -> None:
+def test_what_was_learned_goes_before_a_limit_and_before_nothing() -> None:
     story = on_earth()
-    runs(story, 10, 9)
-    waits(story, "early")
-    runs(story, 100, 64)
-    assert expected(story.scheduler, "early") == (100, 100)
-
-
-def test_who_says_something_else_is_thought_of_by_itself() -> None:
-    story = on_earth()
-    waits(story, "short", duration=5)
-    waits(story, "long", duration=500)
     waits(story, "silent")
-    assert [expected(story.scheduler, name)[0] for name in ("short", "long", "silent")] == [5, 500, 0]
+    waits(story, "limited", time_limit=500)
+    assert expected(story.scheduler, "silent") == (0, 0)
+    assert expected(story.scheduler, "limited") == (500, 500)
+    runs(story, 10, 9)
+    assert expected(story.scheduler, "silent") == expected(story.scheduler, "limited") == (10, 10)
+
+
+def test_a_lease_lasts_as_long_as_it_says() -> None:
+    story = on_earth()
+    waits(story, "lease", duration=5)
+    runs(story, 10, 9)
+    assert expected(story.scheduler, "lease") == (5, 5)
+
+
+def test_an_estimate_stands_until_what_was_learned_is_nearer() -> None:
+    story = on_earth()
+    waits(story, "guessed", estimate=50)
+    runs(story, 10, 3, estimate=10)
+    assert expected(story.scheduler, "guessed") == (50, 50)
+    runs(story, 10, 9, estimate=900)
+    assert expected(story.scheduler, "guessed") == (10, 10)
+
+
+def test_kinds_that_nobody_waits_for_leave_their_place_to_others() -> None:
+    story = on_earth(limits={"retention_tasks": 1})
+    for size in (1, 2, 4, 8):
+        for _ in range(4):
+            ident = story.submit({"kind": "training", "resources": {"cpu": size}}).ids[0]
+            story.now_ns += size * SECOND
+            story.end(ident)
+    waits(story, "small")
+    assert expected(story.scheduler, "small") == (1, 1)
+    slots = {story.scheduler.core.expectation_slot(slot) for slot in story.scheduler.books.templates.by_slot}
+    assert slots == {0, 1}
+
+
+def test_what_is_imported_is_expected_of_those_that_wait_already() -> None:
+    taught = on_earth()
+    runs(taught, 10, 9)
+    story = on_earth()
+    waits(story, "early")
+    story.ask(m.ImportProfiles(profiles=tuple(taught.scheduler.books.profiles.by_key.values())))
+    assert expected(story.scheduler, "early") == (10, 10)
