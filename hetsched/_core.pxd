@@ -489,7 +489,7 @@ cdef struct Tables:
     Slots passing              # likewise: allocations that are claims, or are stopping
     int64_t wanted[RESOURCES]  # likewise: what it takes, with those who must start with it
     uint32_t seated            # likewise: entries of the trial that are held. Owner: gang_victims
-    uint64_t lack_before       # likewise: what queues lacked of their guarantees before, as parts of the capacity
+    int64_t lack_before[RESOURCES]  # likewise: what queues lacked of their guarantees before
     int64_t blast_radius       # stopped devices per requested device, 0 = no cap
     int64_t over_cpu           # thousandths of a node's cpu that may be lent beyond it, 0 = none
     int64_t over_memory        # likewise of its memory

@@ -9,8 +9,7 @@
 #
 # Of victims of one level those go first whose queues borrow: who is stopped and owed the same again takes it from a borrower in his turn.
 
-cdef enum:
-    LACK_BITS = 30             # parts of the capacity are counted in 2^-30
+cdef double LEAST_GAIN = 1e-9   # of the cluster: sums of unlike resources are exact to far less
 
 
 cdef uint32_t promise_of(Tables* t, uint32_t queue) noexcept nogil:
@@ -192,29 +191,31 @@ cdef bint is_borrowed(Tables* t, uint32_t victim, uint32_t owner) noexcept nogil
     return False
 
 
-cdef uint64_t total_lack(Tables* t, TrialRecord* seats, uint32_t count) noexcept nogil:
-    """What all queues lack of their guarantees, as parts of the cluster's capacity, with those in who have these seats."""
+cdef void total_lack(Tables* t, TrialRecord* seats, uint32_t count, int64_t* sums) noexcept nogil:
+    """What all queues lack of their guarantees, by resource, with those in who have these seats."""
     cdef uint32_t queue, at
     cdef int resource
     cdef int64_t lack
-    cdef uint64_t sum = 0
+    for resource in range(RESOURCES):
+        sums[resource] = 0
     for queue in range(t.queues_used):
         for resource in range(RESOURCES):
             lack = t.queues[queue].guaranteed[resource] - t.queues[queue].used[resource]
-            if t.queues[queue].guaranteed[resource] == 0 or t.capacity[resource] <= 0 or lack <= 0:
+            if t.queues[queue].guaranteed[resource] == 0 or lack <= 0:
                 continue
             for at in range(count):
                 lack -= asked_in_line(t, seats[at].task, queue, resource)
-            sum += in_parts(max(<int64_t> 0, lack), t.capacity[resource], resource)
-    return sum
+            sums[resource] += max(<int64_t> 0, lack)
 
 
-cdef inline uint64_t in_parts(int64_t amount, int64_t capacity, int resource) noexcept nogil:
-    """In 2^-LACK_BITS; memory counts in MiB, so that nothing overflows."""
-    if resource == 1:
-        amount >>= 20
-        capacity = max(<int64_t> 1, capacity >> 20)
-    return (<uint64_t> min(amount, <int64_t> 1 << 33) << LACK_BITS) // <uint64_t> capacity
+cdef double gained(Tables* t, int64_t* before, int64_t* after) noexcept nogil:
+    """What of the cluster's capacity is lacking less. Of one resource the sign is exact."""
+    cdef int resource
+    cdef double parts = 0
+    for resource in range(RESOURCES):
+        if before[resource] != after[resource] and t.capacity[resource] > 0:
+            parts += <double> (before[resource] - after[resource]) / <double> t.capacity[resource]
+    return parts
 
 
 cdef int begin_reclaim(Tables* t, uint32_t task) except -1 nogil:
@@ -223,7 +224,7 @@ cdef int begin_reclaim(Tables* t, uint32_t task) except -1 nogil:
     gather_passing(t)
     if t.owner != NONE_:
         sum_wanted(t, task, t.wanted)
-        t.lack_before = total_lack(t, NULL, 0)
+        total_lack(t, NULL, 0, t.lack_before)
     return 0
 
 
@@ -240,12 +241,16 @@ cdef int gather_passing(Tables* t) except -1 nogil:
 cdef bint levels_out(Tables* t, Slots* victims, TrialRecord* seats, uint32_t count) noexcept nogil:
     """With these victims lifted and these seats taken, queues lack less in all than before; or they are all ordinary ones."""
     cdef uint32_t at
+    cdef int64_t[RESOURCES] after
     cdef bint takes_back = False
     if t.owner == NONE_:
         return True
     for at in range(victims.size):
         takes_back |= qos_of(&t.tasks[victims.at[at]]) <= qos_of(&t.tasks[t.owner])
-    return not takes_back or total_lack(t, seats, count) < t.lack_before
+    if not takes_back:
+        return True
+    total_lack(t, seats, count, after)
+    return gained(t, t.lack_before, after) > LEAST_GAIN
 
 
 cdef inline bint may_take_back(Tables* t, uint32_t victim, int preemptor_qos) noexcept nogil:

@@ -319,6 +319,29 @@ def test_under_constant_demand_evictions_end(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("resource", ["gpu", "cpu", "memory"])
+def test_nothing_is_taken_back_that_only_moves_the_lack_whatever_the_size_of_the_cluster(
+    tmp_path: Path, resource: str
+) -> None:
+    """The guest holds two and is guaranteed one: stopped, it lacks one, and the owner has one more. As parts of six or of seven that is one and the
+    same, however they are rounded."""
+    taken = []
+    for size in range(3, 32):
+        sizes = {"gpu": 0, "cpu": 64, "memory": 64} | {resource: size}
+        guarantees = {"owner": size - 2, "guest": 1}
+        queues = [{"name": name, "guaranteed": {resource: amount(resource, many)}} for name, many in guarantees.items()]
+        events = (
+            stream("firm", 1, duration=900, **ask(resource, size - 2)),
+            stream("guest", 1, at=10, duration=900, **ask(resource, 2)),
+            stream("owner", 1, at=20, duration=50, **ask(resource, 1)),
+        )
+        events[0]["submit"]["template"]["preemptible"] = False
+        run = Run(tmp_path, world(*events, nodes=[node(**sizes)], queues=[*queues, {"name": "firm"}], until=100))
+        assert len(run.of("placed")) == 2 + evicted(run)
+        taken += [size] * evicted(run)
+    assert taken == []
+
+
+@pytest.mark.parametrize("resource", ["gpu", "cpu", "memory"])
 def test_work_that_comes_and_goes_settles_too(tmp_path: Path, resource: str) -> None:
     """Each queue starts its next task as one ends: after what was borrowed was taken back once, nobody is stopped again."""
     events = (
