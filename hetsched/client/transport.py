@@ -85,19 +85,25 @@ class Transport:
         """The decoded JSON answer of a 2xx; anything else raises an error of the tree."""
         began = time.monotonic()
         pause_s = _FIRST_PAUSE_S
+        asked: set[Place] = set()  # since the last pause that was longer than the first
         while True:
             place = self._places.present
+            asked.add(place)
             try:
                 return self._once(place, method, path, body, headers or {}, repeatable)
             except (Unreachable, Unavailable, TooBusy) as error:
                 limit_s = self._limit_s(error, repeatable)
-                pause_s = max(pause_s, min(error.retry_after or 0.0, _LONGEST_PAUSE_S))
-                if self._move(place, error):
-                    pause_s = min(pause_s, _NAMED_PAUSE_S)
-                if time.monotonic() + pause_s - began > limit_s:
+                was_named = self._move(place, error)
+                if self._places.present in asked:
+                    asked.clear()
+                    wait_s = max(pause_s, min(error.retry_after or 0.0, _LONGEST_PAUSE_S))
+                    wait_s = min(wait_s, _NAMED_PAUSE_S) if was_named else wait_s
+                    pause_s = min(2 * wait_s, _LONGEST_PAUSE_S)
+                else:  # what one daemon says of itself says nothing of another
+                    wait_s = _FIRST_PAUSE_S
+                if time.monotonic() + wait_s - began > limit_s:
                     raise
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            time.sleep(wait_s)
 
     def open_stream(self, path: str, headers: Mapping[str, str], timeout_s: float | None) -> http.client.HTTPResponse:
         """An answer to be read bit by bit, on a connection of its own which closes with it."""

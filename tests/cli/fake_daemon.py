@@ -153,6 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(0.5)
         if fault == "standby":
             return self._problem(503, "recovering", {"Retry-After": "0"})
+        if fault == "away":
+            return self._problem(503, "the lease is over", {"Retry-After": "30"})
         if fault and fault.startswith("http"):
             return self._problem(503, "standing by", {"Retry-After": "0"}, leader=fault)
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":

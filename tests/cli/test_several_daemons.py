@@ -59,6 +59,20 @@ def test_a_leader_that_is_gone_is_looked_for_at_all_addresses(daemon: FakeDaemon
     assert client.url == daemon.url
 
 
+def test_what_one_says_of_itself_delays_nobody_at_another_and_a_pause_comes_when_all_were_asked(
+    daemon: FakeDaemon, other: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused_s: list[float] = []
+    monkeypatch.setattr("hetsched.client.transport.time.sleep", paused_s.append)
+    other.add("t")
+    daemon.add("t")
+    daemon.faults, other.faults = ["away"] * 3, ["away"] * 2
+    client = client_of(daemon.url, other.url)
+    assert client.task("t")["id"] == "t"
+    assert (client.url, len(daemon.asked), len(other.asked)) == (other.url, 3, 3)
+    assert [pause_s >= 0.5 for pause_s in paused_s] == [False, True, False, True, False]
+
+
 def test_one_address_is_given_up_as_before(daemon: FakeDaemon) -> None:
     with pytest.raises(Unreachable):
         client_of(nobody()).task("t")

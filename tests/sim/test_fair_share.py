@@ -322,8 +322,8 @@ def test_under_constant_demand_evictions_end(tmp_path: Path, seed: int) -> None:
 def test_nothing_is_taken_back_that_only_moves_the_lack_whatever_the_size_of_the_cluster(
     tmp_path: Path, resource: str
 ) -> None:
-    """The guest holds two and is guaranteed one: stopped, it lacks one, and the owner has one more. As parts of six or of seven that is one and the
-    same, however they are rounded."""
+    """The guest holds two and is guaranteed one: stopped, it lacks one, and the owner has one more. As parts of six or of seven that is
+    the same, however they are rounded."""
     taken = []
     for size in range(3, 32):
         sizes = {"gpu": 0, "cpu": 64, "memory": 64} | {resource: size}
