@@ -1,6 +1,6 @@
 """How long does an urgent task wait while bulk runs at 70 % of what the daemon can take?
 
-    python -m loadtest.bench_immediate_under_bulk [--seconds 8] [--rounds 3] [--urgent 50] [--part 0.7] [--nodes 400] [--top 100000]
+    python -m loadtest.bench_immediate_under_bulk [--seconds 8] [--rounds 3] [--urgent 50] [--part 0.7] [--nodes 400] [--top 100000] [--nice -5]
 
 One daemon (fsync), one fleet of simulated nodes. Each round: bulk in columns at `--top` tasks a second, which is more than it can take: what it
 placed a second meanwhile is its saturation. Then `--urgent` critical tasks a second while the fleet is idle, which is the limit; then the same
@@ -113,6 +113,7 @@ def main() -> None:
         "--top", type=float, default=100_000.0, help="bulk tasks a second that are more than it can take"
     )
     parser.add_argument("--bulk", type=float, help="bulk tasks a second beside urgent ones; not found out, but given")
+    parser.add_argument("--nice", type=int, default=0, help="of the daemon; -5 as its systemd unit has it (root)")
     parser.add_argument("--store", default="embedded:")
     parser.add_argument("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
@@ -121,7 +122,7 @@ def main() -> None:
     beside: list[Latency] = []
     reached: list[float] = []
     without_room = 0
-    with server.own(store=options.store, sets=options.sets) as target:
+    with server.own(store=options.store, sets=options.sets, nice=options.nice) as target:
         for number in range(options.rounds):
             if options.bulk is None:
                 saturations.append(placed_per_s(bulk(target, options, options.top)))

@@ -83,20 +83,21 @@ def existing(url: str, *, token: str, agent_token: str, foreign_allowed: bool) -
 
 
 @contextlib.contextmanager
-def own(*, store: str | None, sets: list[str]) -> Iterator[Server]:
-    """A daemon for this run alone, on a free port of the loopback."""
+def own(*, store: str | None, sets: list[str], nice: int = 0) -> Iterator[Server]:
+    """A daemon for this run alone, on a free port of the loopback. `nice`: as `Nice` of a systemd unit."""
     data = Path(tempfile.mkdtemp(prefix="hs-load-"))
     try:
-        with over(data, store=store, sets=sets) as daemon:
+        with over(data, store=store, sets=sets, nice=nice) as daemon:
             yield daemon
     finally:
         shutil.rmtree(data, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def over(data: Path, *, store: str | None = None, sets: Sequence[str] = ()) -> Iterator[Server]:
+def over(data: Path, *, store: str | None = None, sets: Sequence[str] = (), nice: int = 0) -> Iterator[Server]:
     """A daemon of our own over this directory, which stays. Whoever kills it before the end may."""
-    command = [sys.executable, "-m", "hetsched", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
+    command = ["nice", "-n", str(nice)] if nice else []
+    command += [sys.executable, "-m", "hetsched", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
     command += [part for text in sets for part in ("--set", text)] + (["--store", store] if store else [])
     with (data / "daemon.log").open("ab") as log_file:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log_file)
