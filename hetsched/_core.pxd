@@ -250,7 +250,7 @@ cdef struct TemplateRecord:
     # What is said of the tasks that name a template. Owner: set_template.
     int64_t said_ns            # run time, 0 = nothing
     int64_t grace_ns           # how long they may take to stop, 0 = unknown
-    uint32_t expectation          # slot of what was learned of the like, NONE
+    uint32_t expectation       # slot of what was learned of the like, NONE
     uint8_t trust              # TRUST_…: when that counts for more than what is said
 
 

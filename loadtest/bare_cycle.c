@@ -478,11 +478,6 @@ double run(World *w, uint32_t frames)
     return spent_s;
 }
 
-uint32_t waiting(const World *w)
-{
-    return w->waiting;
-}
-
 /* 0, or what does not hold: 1 that who waits finds no room, 2 that nodes have what tasks do not hold, 3 that each who is there has its name. */
 int broken(World *w)
 {

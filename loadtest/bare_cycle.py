@@ -58,11 +58,8 @@ class BareCycle:
         """One round."""
         return float(self._library.run(self._world, ctypes.c_uint32(frames))) * 1e6 / (frames * FRAME)
 
-    def waiting(self) -> int:
-        return int(self._library.waiting(self._world))
-
     def broken(self) -> int:
-        """0, or which of its laws does not hold (bare_cycle.c). It is of no use afterwards."""
+        """0, or which of its laws does not hold (bare_cycle.c): a limit that does its work wrongly is none. It is of no use afterwards."""
         return int(self._library.broken(self._world))
 
 

@@ -176,6 +176,7 @@ def compare(
                 f"{without_rules:8.3f}{least:8.3f}{world.bytes / world.done:7.1f}",
                 flush=True,
             )
+    assert not any(one.broken() for one in bare.values()), "the bare cycle breaks its laws"
 
 
 def growth(presets: Sequence[str], source: Source, options: argparse.Namespace) -> None:

@@ -75,12 +75,9 @@ class Crowd:
 
     def learn(self) -> None:
         """Tasks end, and say something about all that wait for their nodes in words of their own."""
-        for number in range(OWN_WORDS // 1000):
-            many = [known(KINDS + number * 1000 + at, 32) for at in range(1000)]
-            for at, one in enumerate(many):
-                self.turn(
-                    "(aside) a task in words of its own", m.Array(ticket=1, known=one, base=f"w{number}-{at}", count=1)
-                )
+        for number in range(OWN_WORDS):
+            one = m.Array(ticket=1, known=known(KINDS + number, 32), base=f"w{number}", count=1)
+            self.turn("(aside) a task in words of its own", one)
         for _ in range(200):
             row = next(iter(self.scheduler.view.tasks(state="placed", limit=1)["tasks"]))
             placement = row["placement"]

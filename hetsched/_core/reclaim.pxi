@@ -241,7 +241,7 @@ cdef int gather_passing(Tables* t) except -1 nogil:
 cdef bint levels_out(Tables* t, Slots* victims, TrialRecord* seats, uint32_t count) noexcept nogil:
     """With these victims lifted and these seats taken, queues lack less in all than before; or they are all ordinary ones."""
     cdef uint32_t at
-    cdef int64_t[RESOURCES] after
+    cdef int64_t after[RESOURCES]
     cdef bint takes_back = False
     if t.owner == NONE_:
         return True

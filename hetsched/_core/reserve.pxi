@@ -26,11 +26,17 @@ cdef inline ExpectationRecord* expectation_of(Tables* t, TaskRecord* task) noexc
 
 
 cdef inline int64_t run_by(Tables* t, TaskRecord* task, bint is_typical) noexcept nogil:
+    """What was learned where it counts for more than what is said, else that; 0 = unknown."""
     cdef ExpectationRecord* expectation = expectation_of(t, task)
-    cdef int trust = t.templates[task.template_].trust if task.template_ < t.templates_used else TRUST_NOTHING_
-    if expectation != NULL and expectation.expected_ns > 0 and (trust == TRUST_NOTHING_ or (trust == TRUST_ESTIMATE_ and expectation.beats_estimates)):
-        return expectation.typical_ns if is_typical and expectation.typical_ns > 0 else expectation.expected_ns
-    return t.templates[task.template_].said_ns if task.template_ < t.templates_used else 0
+    cdef TemplateRecord* template
+    if task.template_ >= t.templates_used:
+        return 0
+    template = &t.templates[task.template_]
+    if expectation == NULL or expectation.expected_ns == 0 or template.trust == TRUST_WORD_:
+        return template.said_ns
+    if template.trust == TRUST_ESTIMATE_ and not expectation.beats_estimates:
+        return template.said_ns
+    return expectation.typical_ns if is_typical and expectation.typical_ns > 0 else expectation.expected_ns
 
 
 cdef inline int64_t run_of(Tables* t, TaskRecord* task) noexcept nogil:

@@ -298,7 +298,7 @@ cdef class TaskDoors(TermDoors):
         return self.t.templates[template].expectation if template < self.t.templates_used else NONE_
 
     def set_expectation(self, uint32_t expectation, *, int64_t expected_ns=0, int64_t typical_ns=0, int32_t efficiency_milli=-1,
-                     bint beats_estimates=False):
+                        bint beats_estimates=False):
         cdef Tables* t = &self.t
         if min(expected_ns, typical_ns) < 0 or expectation >= 1 << 28:
             raise ValueError(f"expectation {expectation} of expected_ns {expected_ns}: neither negative nor 2^28 expectations")

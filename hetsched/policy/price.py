@@ -63,7 +63,8 @@ do not know this, for they fill everything in the end. Where tasks leave again (
 it gives 90.6 instead of 90.1 % of the GPUs, and 0.05 points more where nothing leaves; 200 gives 90.7 and costs 0.2 there."""
 
 COLD = (*(milli * 4 // 5 for milli in range(1000)), 1000)
-"""v(r) before FIRST_ASKED: a part is worth its size, so that it goes to a device that is begun wherever one has room. The duals of a few tasks
+"""v(r) before FIRST_ASKED: a part is worth its size, and a device that is begun a fifth less, so that a part goes where one has room; BEGUN is
+too little for that, for what a few tasks tell of the cores that go with a device strews them over unlike nodes. The duals of a few tasks
 take these for all that will ever come: of a half and three tenths the second would begin a device of its own, to keep the rest of the first for
 another half, and who asks for all others finds one too few."""
 

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 import msgspec
 
+from hetsched import _core
 from hetsched.model import Resources, Task
 from hetsched.policy.classify import task_type
 from hetsched.policy.speeds import Shown
@@ -109,11 +110,11 @@ class Prediction(msgspec.Struct, frozen=True):
 
 
 class Trust(IntEnum):
-    """How far what a submitter says of a run time counts for more than what was learned of the like. The numbers are those of the core."""
+    """How far what a submitter says of a run time counts for more than what was learned of the like."""
 
-    NOTHING = 0
-    ESTIMATE = 1
-    WORD = 2
+    NOTHING = _core.TRUST_NOTHING
+    ESTIMATE = _core.TRUST_ESTIMATE
+    WORD = _core.TRUST_WORD
 
 
 def said_of(task: Task) -> tuple[float, Trust]:
@@ -205,7 +206,7 @@ class Profiles:
 
     def _expect(self, of_class: Class) -> Expectation:
         models = self._by_class.get(of_class, {}).values()
-        efficiency_milli = _efficiency_milli([profile.quantile_ms(500) for profile in models if profile.times_ms])
+        efficiency_milli = _efficiency_milli([shown.median_ms for shown in self.shown(*of_class).values()])
         known = [profile for profile in models if profile.is_known]
         if not known:
             return Expectation(efficiency_milli=efficiency_milli)

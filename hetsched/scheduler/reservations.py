@@ -54,7 +54,7 @@ def reasons(world: World, task: int, row: TaskRow) -> Iterator[tuple[str, str, d
 def _expected_s(world: World, task: int, row: TaskRow) -> float:
     """Seconds until it would be over, of a gang until the last of those that wait would be; 0 = unknown."""
     members = [task] if row.gang == NONE else [m for m in world.core.gang_members(row.gang) if _waits(world, m)]
-    expected = [world.books.profiles.expected_s(world.body(member))[0] for member in members]
+    expected = [world.core.expected(member)[0] / 1e9 for member in members]
     return max(expected) if expected and all(expected) else 0.0
 
 

@@ -180,7 +180,7 @@ class Sites:
         if piece is not None:
             expected_s = piece[1].seconds
         else:
-            _, expected_s = self.books.profiles.expected_s(self.books.body(task))
+            expected_s = self.books.core.expected(task)[1] / 1e9
         elapsed_s = 0.0 if attempt is None else (now_ns - began_ns(attempt)) / 1e9
         if expected_s > elapsed_s:
             return expected_s - elapsed_s
