@@ -124,17 +124,9 @@ def kill_shim(world: World, rng: random.Random) -> None:
 def freeze_machine(world: World, rng: random.Random) -> None:
     """A laptop's lid, a hypervisor's pause: its clocks go on, nothing else does."""
     node = _node(world, rng)
-    frozen = list(node.processes)
-    for process in frozen:
-        process.freeze()
-    node.woke_s = float("inf")
-
-    def wake() -> None:
-        node.woke_s = world.loop.true_s
-        for process in frozen:
-            process.thaw()
-
-    world.loop.call_outside(wake, after_s=world.pace.scale * rng.uniform(1, 60))
+    for_s = world.pace.scale * rng.uniform(1, 60)
+    node.stand_still(world.loop.true_s + for_s)
+    world.loop.call_outside(lambda: node.wake(world.loop.true_s), after_s=for_s)
 
 
 def reboot(world: World, rng: random.Random) -> None:
@@ -514,7 +506,7 @@ def mend(world: World) -> None:
     server.restore()
     world.regressed = False
     for node in world.nodes:
-        node.woke_s = min(node.woke_s, world.loop.true_s)
+        node.still_until_s = min(node.still_until_s, world.loop.true_s)
         node.disk_is_full = False
         node.birth_s = BIRTH_S
         node.sick.clear()

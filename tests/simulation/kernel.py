@@ -89,7 +89,7 @@ class Node(Machine):
         self.dark_since_s = 0.0
         self.agent: Process | None = None
         self.held: Callable[[], list[Key]] = list  # what its agent takes to be alive
-        self.woke_s = float("-inf")  # true time; inf: it stands still now
+        self.still_until_s = float("-inf")  # true time
 
     @property
     def boot_id(self) -> str:
@@ -97,7 +97,19 @@ class Node(Machine):
 
     def stands_still(self, now_s: float) -> bool:
         """Or has just woken up: what runs here does nothing, or is about to be ended, and no lease can change that."""
-        return now_s < self.woke_s + self.pace.waking_s
+        return now_s < self.still_until_s + self.pace.waking_s
+
+    def stand_still(self, until_s: float) -> None:
+        """Nothing here does anything until then; if told so again meanwhile, until the later moment."""
+        self.still_until_s = max(self.still_until_s, until_s)
+        for process in self.processes:
+            process.freeze()
+
+    def wake(self, now_s: float) -> None:
+        """Unless it has been told to stand still for longer."""
+        if now_s >= self.still_until_s:
+            for process in [process for process in self.processes if process.frozen]:
+                process.thaw()
 
     def is_unwatched(self, now_s: float) -> bool:
         """No agent looks after what runs here, or it has had no time to."""
@@ -112,6 +124,7 @@ class Node(Machine):
             process.kill()
         self.shims.clear()
         self.boots += 1
+        self.still_until_s = float("-inf")
 
 
 class Shim:

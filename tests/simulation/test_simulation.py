@@ -9,8 +9,10 @@ import pytest
 
 from tests.simulation import faults
 from tests.simulation.auditor import Auditor
+from tests.simulation.clockwork import Process, VirtualLoop
 from tests.simulation.coverage import Met, missing
 from tests.simulation.hunt import hunt_one
+from tests.simulation.kernel import Node, Truth
 from tests.simulation.kills import KILLED_BY
 from tests.simulation.laws import Violation
 from tests.simulation.ledger import Ledger
@@ -84,6 +86,26 @@ def test_a_gang_that_is_placed_whole_may_lose_members_in_the_same_turn() -> None
     for news in ([("placed", "a")], [("placed", "a"), ("requeued", "b")]):
         with pytest.raises(Violation, match="I5"):
             turn(*news)
+
+
+def test_a_machine_that_stands_still_twice_at_a_time_wakes_up_once() -> None:
+    """Found by calm seed 82772: the first of two such times ended, and the judge took the machine to be awake in the second one."""
+    loop = VirtualLoop()
+    node = Node("n", Truth(lambda run, now_s: None), 1.0, CALM)
+    agent = Process(loop, node, "agent")
+    for until_s, others in ((100.0, (300.0,)), (300.0, (100.0, 200.0))):
+        node.stand_still(until_s)
+        for other_s in others:
+            node.stand_still(other_s)
+        node.wake(100.0)
+        assert agent.frozen and node.stands_still(100.0 + 2 * CALM.waking_s)
+        node.wake(300.0)
+        assert not agent.frozen and not node.stands_still(300.0 + CALM.waking_s)
+        node.still_until_s = 0.0
+    node.stand_still(400.0)
+    node.lose_power()
+    assert not node.stands_still(1.0)
+    loop.finish()
 
 
 def test_what_was_killed_is_a_mutant() -> None:
