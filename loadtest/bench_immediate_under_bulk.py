@@ -1,8 +1,9 @@
 """How long does an urgent task wait while bulk runs at 70 % of what the daemon can take?
 
-    python -m loadtest.bench_immediate_under_bulk [--seconds 8] [--rounds 3] [--urgent 50] [--part 0.7] [--nodes 400] [--top 100000] [--nice -5]
+    python -m loadtest.bench_immediate_under_bulk [--seconds 8] [--rounds 3] [--urgent 50] [--part 0.7] [--top 500000] [--nice -5]
+    … --mode packed --mix cpu --nodes 400 --top 100000 --tick 0.002 --batch 1000       # many small requests, many nodes
 
-One daemon (fsync), one fleet of simulated nodes. Each round: bulk in columns at `--top` tasks a second, which is more than it can take: what it
+One daemon (fsync), one fleet of simulated nodes. Each round: bulk at `--top` tasks a second, which is more than it can take: what it
 placed a second meanwhile is its saturation. Then `--urgent` critical tasks a second while the fleet is idle, which is the limit; then the same
 while bulk runs at `--part` of the saturation. Latency runs from the intended arrival to the 202 that holds the placement. Generators, fleet and
 daemon share the machine. Medians; the last figures are in README.md.
@@ -14,6 +15,7 @@ import argparse
 import asyncio
 import json
 import random
+import selectors
 import statistics
 import subprocess
 import sys
@@ -44,10 +46,12 @@ def bulk(
     target: server.Server, options: argparse.Namespace, per_s: float, more_s: float = 0.0
 ) -> subprocess.Popen[str]:
     """A generator with the fleet, its report on stdout; under way when this returns. `more_s`: it goes on after the urgent ones."""
-    tokens = ["--token", target.token, "--agent-token", target.agent_token]
+    tokens = [f"--token={target.token}", f"--agent-token={target.agent_token}"]
     shared = ["--url", target.url, *tokens, "--duration", str(options.seconds + more_s), "--drain", "20", "--json"]
-    words = ["--mode", "packed", "--mix", "cpu", "--nodes", str(options.nodes), "--rps", str(round(per_s))]
-    process = subprocess.Popen([sys.executable, "-m", "loadtest", *shared, *words], stdout=subprocess.PIPE, text=True)
+    ways = [word for way in ("mode", "mix", "tick", "batch", "nodes") for word in (f"--{way}", str(getattr(options, way)))]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loadtest", *shared, *ways, "--rps", str(round(per_s))], stdout=subprocess.PIPE, text=True
+    )
     while target.get("/v1/cluster")["agents_connected"] < options.nodes and process.poll() is None:
         time.sleep(0.1)
     time.sleep(WARM_S)
@@ -75,7 +79,8 @@ class Urgent:
 
     def run(self) -> Latency:
         """For so many seconds; from the intended arrival to the answer, which has to hold the placement."""
-        asyncio.run(self._run())
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
+            runner.run(self._run())
         took_ms = sorted(took_s * 1e3 for took_s in self._took_s)
         return Latency(
             statistics.mean(took_ms), took_ms[len(took_ms) // 2], took_ms[int(0.99 * len(took_ms))], took_ms[-1]
@@ -108,15 +113,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--urgent", type=float, default=50.0, help="critical tasks a second")
     parser.add_argument("--part", type=float, default=0.7, help="of the saturation")
-    parser.add_argument("--nodes", type=int, default=400)
+    parser.add_argument("--mode", default="array", help="how bulk rides (array), as of `hetsched load`, and so what follows")
+    parser.add_argument("--mix", default="bulk")
+    parser.add_argument("--tick", type=float, default=0.01)
+    parser.add_argument("--batch", type=int, default=4000)
+    parser.add_argument("--nodes", type=int, default=20)
     parser.add_argument(
-        "--top", type=float, default=100_000.0, help="bulk tasks a second that are more than it can take"
+        "--top", type=float, default=500_000.0, help="bulk tasks a second that are more than it can take"
     )
     parser.add_argument("--bulk", type=float, help="bulk tasks a second beside urgent ones; not found out, but given")
     parser.add_argument("--nice", type=int, default=0, help="of the daemon; -5 as its systemd unit has it (root)")
     parser.add_argument("--store", default="embedded:")
     parser.add_argument("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
+    options.sets.append("limits.events_kept=2000000")
     saturations: list[float] = []
     alone: list[Latency] = []
     beside: list[Latency] = []

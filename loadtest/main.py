@@ -14,7 +14,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
@@ -200,7 +200,7 @@ class Run:
         for number in range(self._load.generators):
             ours, theirs = spawn.Pipe()
             lines.append(ours)
-            processes.append(spawn.Process(target=generate, args=(self._plan(number), theirs), daemon=True))
+            processes.append(self._process(generate, self._plan(number), theirs))
         for process in processes:
             process.start()
         try:
@@ -243,7 +243,7 @@ class Run:
     def _beside(self, name: str, target: Any, plan: Any, what: str) -> Iterator[None]:
         """A process beside the run: ready before it begins, told to stop after it."""
         ready, stop = spawn.Event(), spawn.Event()
-        process = spawn.Process(target=target, args=(plan, ready, stop), daemon=True)
+        process = self._process(target, plan, ready, stop)
         process.start()
         try:
             deadline = time.monotonic() + READY_S
@@ -256,6 +256,9 @@ class Run:
         finally:
             stop.set()
             _end([process])
+
+    def _process(self, target: Callable[..., None], *args: Any) -> SpawnProcess:
+        return spawn.Process(target=_give_way, args=(self._load.nice, target, *args), daemon=True)
 
     def _plan(self, number: int) -> Plan:
         load, daemon = self._load, self._daemon
@@ -324,6 +327,12 @@ def _cpu_s(process: SpawnProcess) -> float:
         times = psutil.Process(process.pid).cpu_times()
         return float(times.user + times.system)
     return 0.0
+
+
+def _give_way(nice: int, target: Callable[..., None], *args: Any) -> None:
+    """What stands for other machines takes the processor when the daemon and its journal server do not want it."""
+    os.nice(nice)
+    target(*args)
 
 
 def _end(processes: list[SpawnProcess]) -> None:

@@ -28,6 +28,7 @@ class Options(argparse.Namespace):
     mix: str
     nodes: int
     seed: int
+    nice: int
     url: str | None
     token: str | None
     agent_token: str | None
@@ -78,6 +79,9 @@ def parse(argv: list[str]) -> Options:
     client.add_argument("--connections", type=int, default=32, help="kept-alive connections of each (32)")
     client.add_argument("--timeout", type=float, default=10.0, help="seconds until an answer counts as an error (10)")
     client.add_argument("--drain", type=float, default=15.0, help="seconds to wait for the last placements (15)")
+    client.add_argument(
+        "--nice", type=int, default=10, help="of generators, fleet and observer: they stand for other machines (10)"
+    )
     server = parser.add_argument_group("the daemon under load")
     server.add_argument(
         "--nodes", type=int, default=50, help="simulated nodes; 0: the daemon's own agents end the tasks (50)"
@@ -126,6 +130,7 @@ def _complaint(options: Options) -> str:
         (0 < options.timeout <= 600 and 0 <= options.drain <= 600, "--timeout and --drain are at most 600 seconds"),
         (0 <= options.nodes <= 20_000, "--nodes is 0 to 20,000"),
         (options.seed >= 0, "--seed is 0 or above"),
+        (0 <= options.nice <= 19, "--nice is 0 to 19"),
         (1 <= options.machines <= 256, "--machines is 1 to 256"),
         (not (options.url and options.sets), "--set is for an own daemon, not for --url"),
         (

@@ -48,6 +48,7 @@ class Load(msgspec.Struct, frozen=True):
     drain: float
     nodes: int
     seed: int
+    nice: int
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -141,7 +141,7 @@ def _secret_file(path: Path) -> str:
     try:
         secret = path.read_text(encoding="ascii", errors="replace").strip()
     except FileNotFoundError:
-        secret = secrets.token_urlsafe(32)
+        secret = secrets.token_hex(32)  # no word of a command line that begins with a dash
         part = path.with_name(path.name + ".new")
         part.unlink(missing_ok=True)
         _write_secret(part, secret)

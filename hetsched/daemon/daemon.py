@@ -95,6 +95,7 @@ class Daemon:
         self._immediate = frozenset(config.lanes.immediate)
         batch = config.batch
         self.tuner = Tuner(batch.latency, min(batch.min_wait, batch.max_wait), batch.max_wait)
+        scheduler.window.eager = batch.latency > 0
         self._flushes = 0
         self.links = Links(self._terms(), self.turns.tell, self._longest_grace_s, self._judge, lambda: store.leads)
         self.logs = Logs(self.links)

@@ -1,4 +1,7 @@
-"""The batch lane's window: gathered until `size` tasks have come or `max_wait` is over, then flushed in one decision."""
+"""The batch lane's window: gathered until `size` tasks have come or `max_wait` is over, then flushed in one decision.
+
+Where it is `eager`, who comes after a window's time in which nothing was flushed is decided at once: there is nobody to be gathered with. What
+comes soon after that is gathered."""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ class Window:
         self.gathered = 0
         self.flushes = 0
         self.part = 1.0
+        self.eager = False
+        self._flushed_ns: int | None = None
         self._missed_ns = 0  # summed over the gathered tasks: how long the window had been open when they came
 
     def gather(self, arrived: int, capacity_changed: bool, waiting: int, now_ns: int) -> None:
@@ -34,6 +39,7 @@ class Window:
         """What it gathered is decided now."""
         if self.gathered and self.opened_ns is not None and now_ns > self.opened_ns:
             self.part = 1.0 - self._missed_ns / (self.gathered * (now_ns - self.opened_ns))
+        self._flushed_ns = now_ns
         self.close()
 
     def close(self) -> None:
@@ -45,7 +51,10 @@ class Window:
 
     def due_ns(self) -> int | None:
         """When it has to be flushed at the latest."""
-        return None if self.opened_ns is None else self.opened_ns + self.max_wait_ns
+        if self.opened_ns is None:
+            return None
+        is_alone = self.eager and (self._flushed_ns is None or self.opened_ns - self._flushed_ns >= self.max_wait_ns)
+        return self.opened_ns if is_alone else self.opened_ns + self.max_wait_ns
 
     def is_due(self, now_ns: int) -> bool:
         """Full or over."""

@@ -22,6 +22,7 @@ def test_the_first_start_makes_two_tokens_that_only_their_owner_reads(data_dir: 
     for name, scopes in (("token", SCOPES), ("agent-token", ("node",))):
         assert stat.S_IMODE((data_dir / name).stat().st_mode) == 0o600
         assert tokens.identify(bearer(data_dir / name)).scopes == scopes
+        assert (data_dir / name).read_text().strip().isalnum(), "it may stand behind --token"
     before = (data_dir / "token").read_text()
     load_tokens(data_dir)
     assert (data_dir / "token").read_text() == before

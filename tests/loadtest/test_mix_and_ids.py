@@ -150,6 +150,7 @@ def test_an_unknown_mix_names_the_known_ones() -> None:
         ["--duration", "1e9"],
         ["--rps", "1e6", "--duration", "3000"],
         ["--batch", "0"],
+        ["--nice", "-1"],
         ["--url", "http://127.0.0.1:1", "--store", "memory:"],
         ["--mode", "burst"],
         ["--machines", "2"],

@@ -20,7 +20,7 @@ from loadtest.tally import Slice, Tally, figures
 from loadtest.together import Load, Meeting, MeetingError, Part
 from tests.end_to_end.cluster import eventually
 
-LOAD = Load("loadab", "http://127.0.0.1:1", 3, 1.0, 1.0, "single", "", 0.1, 1, 1, 1, 1.0, 1.0, 0, 1)
+LOAD = Load("loadab", "http://127.0.0.1:1", 3, 1.0, 1.0, "single", "", 0.1, 1, 1, 1, 1.0, 1.0, 0, 1, 10)
 
 
 @pytest.fixture

@@ -199,6 +199,38 @@ def test_a_turn_places_so_many_and_the_next_ones_go_on_with_urgent_work_first() 
     assert story.replayed().digest() == story.scheduler.digest()
 
 
+def test_who_comes_alone_is_decided_at_once_and_who_comes_in_company_is_gathered() -> None:
+    story = Story([node("n1", cpu=64)], config={"batch": {"max_wait": 1}}, start=False)
+    story.scheduler.window.eager = True
+    story.submit(task("alone"))
+    assert story.state("alone") == "placed", "nobody came before"
+    story.wait(0.5)
+    story.submit(task("soon-after"))
+    story.wait(0.9)
+    assert story.state("soon-after") == "queued", "half a second after a flush"
+    story.submit(task("beside-it"))
+    story.wait(0.1)
+    assert story.state("soon-after") == story.state("beside-it") == "placed", "in one window"
+    story.wait(0.99)
+    story.submit(task("not-yet-alone"))
+    assert story.state("not-yet-alone") == "queued"
+    story.wait(2)
+    story.submit({"template": task("array"), "count": 50})
+    assert len(_placed(story)) == 54, "an array comes as a whole"
+    story.wait(2)
+    story.submit([task("blocked", cpu=64), task("blocked-too", cpu=64)])
+    assert story.state("blocked") == "queued"
+    story.wait(2)
+    for name in _placed(story):
+        story.wait(2)
+        story.end(name)
+    assert story.state("blocked") == "placed", "room that comes alone is given away at once"
+    story.end("blocked")
+    assert story.state("blocked-too") == "queued", "and not what comes soon after it"
+    story.wait(1)
+    assert story.state("blocked-too") == "placed"
+
+
 def _full_window(most_placed: int) -> Story:
     story = Story([node("n1", cpu=64), node("n2", cpu=64)], config={"batch": {"max_wait": 1}}, start=False)
     story.scheduler.most_placed = most_placed
