@@ -48,9 +48,13 @@ def bulk(
     """A generator with the fleet, its report on stdout; under way when this returns. `more_s`: it goes on after the urgent ones."""
     tokens = [f"--token={target.token}", f"--agent-token={target.agent_token}"]
     shared = ["--url", target.url, *tokens, "--duration", str(options.seconds + more_s), "--drain", "20", "--json"]
-    ways = [word for way in ("mode", "mix", "tick", "batch", "nodes") for word in (f"--{way}", str(getattr(options, way)))]
+    ways = [
+        word for way in ("mode", "mix", "tick", "batch", "nodes") for word in (f"--{way}", str(getattr(options, way)))
+    ]
     process = subprocess.Popen(
-        [sys.executable, "-m", "loadtest", *shared, *ways, "--rps", str(round(per_s))], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "loadtest", *shared, *ways, "--rps", str(round(per_s))],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     while target.get("/v1/cluster")["agents_connected"] < options.nodes and process.poll() is None:
         time.sleep(0.1)
@@ -113,7 +117,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--urgent", type=float, default=50.0, help="critical tasks a second")
     parser.add_argument("--part", type=float, default=0.7, help="of the saturation")
-    parser.add_argument("--mode", default="array", help="how bulk rides (array), as of `hetsched load`, and so what follows")
+    parser.add_argument(
+        "--mode", default="array", help="how bulk rides (array), as of `hetsched load`, and so what follows"
+    )
     parser.add_argument("--mix", default="bulk")
     parser.add_argument("--tick", type=float, default=0.01)
     parser.add_argument("--batch", type=int, default=4000)

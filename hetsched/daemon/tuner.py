@@ -7,7 +7,8 @@ followed as means that forget with MEMORY_S, and the window is what is left of `
 of the last flushes did wait, as a part of their windows, is followed too.
 
 Stable: a shorter window makes more turns, never longer ones, so the rest does not grow by it; and no flush moves the window by more than
-STEP. Who comes when nothing was flushed for a window's time is decided at once (`Window.eager`) and does not count here. A simulator's window is not tuned (its clock is not spent by deciding).
+STEP. Who is decided at once because nobody else is to be expected (`Window.eager`) does not count here. A simulator's window is not tuned (its
+clock is not spent by deciding).
 """
 
 from __future__ import annotations

@@ -1,9 +1,14 @@
 """The batch lane's window: gathered until `size` tasks have come or `max_wait` is over, then flushed in one decision.
 
-Where it is `eager`, who comes after a window's time in which nothing was flushed is decided at once: there is nobody to be gathered with. What
-comes soon after that is gathered."""
+Where it is `eager`, nobody waits in vain: who comes after a window's time in which nothing was flushed is decided at once, and when a window
+has brought nobody together, so are the next ones, until another one is tried. Clients that wait for one task before they submit the next are
+served like that, and streams are gathered.
+"""
 
 from __future__ import annotations
+
+IN_VAIN = 8
+"""After a window that brought nobody together so many are not waited for."""
 
 
 class Window:
@@ -19,6 +24,8 @@ class Window:
         self.part = 1.0
         self.eager = False
         self._flushed_ns: int | None = None
+        self._turns = 0  # that brought something since it was opened
+        self._in_vain = 0  # windows that need not be waited for
         self._missed_ns = 0  # summed over the gathered tasks: how long the window had been open when they came
 
     def gather(self, arrived: int, capacity_changed: bool, waiting: int, now_ns: int) -> None:
@@ -26,6 +33,7 @@ class Window:
         if not waiting:
             self.close()
         elif arrived or capacity_changed:
+            self._turns += 1
             self.gathered += arrived
             self._missed_ns += arrived * (now_ns - self.open(now_ns))
 
@@ -39,6 +47,10 @@ class Window:
         """What it gathered is decided now."""
         if self.gathered and self.opened_ns is not None and now_ns > self.opened_ns:
             self.part = 1.0 - self._missed_ns / (self.gathered * (now_ns - self.opened_ns))
+        if self.opened_ns != now_ns:
+            self._in_vain = IN_VAIN if self._turns == 1 else 0
+        else:
+            self._in_vain = max(0, self._in_vain - 1)
         self._flushed_ns = now_ns
         self.close()
 
@@ -47,14 +59,18 @@ class Window:
         if self.opened_ns is not None:
             self.flushes += 1
         self.opened_ns = None
-        self.gathered = self._missed_ns = 0
+        self.gathered = self._missed_ns = self._turns = 0
 
     def due_ns(self) -> int | None:
         """When it has to be flushed at the latest."""
         if self.opened_ns is None:
             return None
-        is_alone = self.eager and (self._flushed_ns is None or self.opened_ns - self._flushed_ns >= self.max_wait_ns)
-        return self.opened_ns if is_alone else self.opened_ns + self.max_wait_ns
+        return self.opened_ns if self.eager and self._is_alone() else self.opened_ns + self.max_wait_ns
+
+    def _is_alone(self) -> bool:
+        """Nobody else is to be expected."""
+        assert self.opened_ns is not None
+        return self._in_vain > 0 or self._flushed_ns is None or self.opened_ns - self._flushed_ns >= self.max_wait_ns
 
     def is_due(self, now_ns: int) -> bool:
         """Full or over."""

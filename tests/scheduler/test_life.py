@@ -231,6 +231,31 @@ def test_who_comes_alone_is_decided_at_once_and_who_comes_in_company_is_gathered
     assert story.state("blocked-too") == "placed"
 
 
+def test_who_submits_one_by_one_does_not_wait_in_vain_each_time() -> None:
+    story = Story([node("n1", cpu=64)], config={"batch": {"max_wait": 1}}, start=False)
+    story.scheduler.window.eager = True
+
+    def one_by_one(count: int) -> int:
+        waited = 0
+        for _ in range(count):
+            story.wait(0.1)
+            name = f"t{len(story.events)}"
+            story.submit(task(name))
+            waited += story.state(name) == "queued"
+            while story.state(name) == "queued":
+                story.wait(0.05)
+            story.end(name)
+        return waited
+
+    assert one_by_one(40) == 5, "a window is tried now and then"
+    story.wait(2)
+    for number in range(40):  # a stream
+        story.wait(0.3)
+        story.submit(task(f"s{number}"))
+    placed_at = {event.task: event.t_ns for event in story.events if event.event == "placed"}
+    assert len({placed_at[f"s{number}"] for number in range(12, 36)}) <= 7, "is gathered"
+
+
 def _full_window(most_placed: int) -> Story:
     story = Story([node("n1", cpu=64), node("n2", cpu=64)], config={"batch": {"max_wait": 1}}, start=False)
     story.scheduler.most_placed = most_placed
