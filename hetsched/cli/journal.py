@@ -35,14 +35,17 @@ def _inspect(options: argparse.Namespace) -> int:
 async def _report(place: Place, listing: bool) -> dict[str, Any]:
     from hetsched.daemon.inspection import inspect
     from hetsched.daemon.safe import way_out
-    from hetsched.store import FileDamaged
+    from hetsched.store import FileDamaged, HeadDamaged
 
     try:
         async with place.open() as archive:
             return await inspect(archive, place.config, place.url, place.data_dir, listing=listing)
     except FileDamaged as damage:
         fix = way_out(damage, place.url, place.data_dir)
-        raise FileDamaged(damage.where, damage.offset, f"{damage.reason}. To mend it: {fix}") from None
+        raise FileDamaged(damage.where, damage.offset, f"{damage.reason}. To mend it: {fix}", cut=damage.cut) from None
+    except HeadDamaged as damage:
+        fix = way_out(damage, place.url, place.data_dir)
+        raise HeadDamaged(damage.where, damage.offset, f"{damage.reason}. To mend it: {fix}") from None
 
 
 def _tell_report(report: dict[str, Any]) -> None:
@@ -57,7 +60,7 @@ def _tell_report(report: dict[str, Any]) -> None:
             ("head", report["head"]),
             ("frames", f"{report['frames']} ({words.size(report['bytes'])}): {span}"),
             *((f"snapshot at {one['at']}", _snapshot(one)) for one in report["snapshots"]),
-            ("whole", "yes" if report["whole"] else f"no: up to {report['prefix'] or 'nothing'}"),
+            ("whole", "yes" if report["damage"] is None else f"no: up to {report['prefix'] or 'nothing'}"),
             ("state there", state.get("digest") and f"{state['digest']}, {_counts(state['tasks'])}"),
         ]
     )
@@ -70,6 +73,8 @@ def _tell_report(report: dict[str, Any]) -> None:
         damage = report["damage"]
         emit(one_line(f"a start stops at {damage['stream_id']}, byte {damage['offset']}: {damage['reason']}"))
         emit(f"to mend it: {damage['fix']}")
+    if report["refused"]:
+        emit(one_line(f"a start refuses it: {report['refused']}"))
 
 
 def _snapshot(one: dict[str, Any]) -> str:
@@ -153,15 +158,13 @@ async def _cut(place: Place, at: str, backup: Path | None, *, really: bool) -> d
 
 async def _cut_file(place: Place, at: str, backup: Path | None, *, really: bool) -> dict[str, Any]:
     """The journal server's own file, which it does not load."""
-    from hetsched.store.aof import find_damage
     from hetsched.store.identity import DirectoryLock, Identity
     from hetsched.store.surgery import cut_file, settle_file
 
     directory = place.data_dir / "valkey"
     identity = Identity(place.data_dir / "identity.json", place.url)
     if not really:
-        damage = find_damage(directory)
-        size = 0 if damage is None else damage.path.stat().st_size - damage.whole_until
+        size = cut_file(directory, at, None)
         return {"at": at, "frames": None, "bytes": size, "facts": {}, "done": False}
     backup = backup or _new_backup(place, at, "aof")
     lock = DirectoryLock(place.data_dir)

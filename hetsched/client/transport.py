@@ -92,17 +92,17 @@ class Transport:
             try:
                 return self._once(place, method, path, body, headers or {}, repeatable)
             except (Unreachable, Unavailable, TooBusy) as error:
-                limit_s = self._limit_s(error, repeatable)
                 was_named = self._move(place, error)
-                if self._places.present in asked:
+                did_nothing = repeatable or not (isinstance(error, Unreachable) and error.sent)
+                if did_nothing and self._places.present not in asked:
+                    wait_s = _FIRST_PAUSE_S  # what one says of itself says nothing of another, who is asked with whatever patience
+                else:
                     asked.clear()
                     wait_s = max(pause_s, min(error.retry_after or 0.0, _LONGEST_PAUSE_S))
                     wait_s = min(wait_s, _NAMED_PAUSE_S) if was_named else wait_s
                     pause_s = min(2 * wait_s, _LONGEST_PAUSE_S)
-                else:  # what one daemon says of itself says nothing of another
-                    wait_s = _FIRST_PAUSE_S
-                if time.monotonic() + wait_s - began > limit_s:
-                    raise
+                    if time.monotonic() + wait_s - began > self._limit_s(error, repeatable):
+                        raise
             time.sleep(wait_s)
 
     def open_stream(self, path: str, headers: Mapping[str, str], timeout_s: float | None) -> http.client.HTTPResponse:

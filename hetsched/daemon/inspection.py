@@ -15,10 +15,11 @@ from hetsched.daemon.safe import way_out
 from hetsched.errors import NotFound
 from hetsched.scheduler import Scheduler, telling
 from hetsched.scheduler.rendering import iso
-from hetsched.store import JournalCorrupt, Position, SnapshotLost
+from hetsched.store import IdentityMismatch, JournalCorrupt, Position, SnapshotLost, without_secrets
 from hetsched.store.archive import Archive, Entry, Kept
 from hetsched.store.backend import Head
 from hetsched.store.frames import FramesAfter
+from hetsched.store.identity import Identity
 
 
 async def inspect(archive: Archive, config: Config, store_url: str, data_dir: Path, *, listing: bool) -> dict[str, Any]:
@@ -41,12 +42,23 @@ async def inspect(archive: Archive, config: Config, store_url: str, data_dir: Pa
         "faults": seen.faults,
         "state": None if scheduler is None else _state(scheduler),
     }
+    report["refused"] = _refused(head, store_url, data_dir)
+    report["whole"] = report["whole"] and not report["refused"]
     if damage is not None:
         fix = way_out(damage, store_url, data_dir)
         report["damage"] = {"stream_id": damage.where, "offset": damage.offset, "reason": damage.reason, "fix": fix}
     if listing:
         report["list"] = seen.rows
     return report
+
+
+def _refused(head: Head, store_url: str, data_dir: Path) -> str:
+    """Why a daemon of this directory would not take the store, however whole: it is another one, or older than what it has confirmed."""
+    try:
+        Identity(data_dir / "identity.json", without_secrets(store_url)).check(head)
+    except IdentityMismatch as mismatch:
+        return mismatch.detail
+    return ""
 
 
 class Seen:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from hetsched.store import HeadDamaged, JournalCorrupt, NewerVersion, SnapshotLost
+from hetsched.store import FileDamaged, HeadDamaged, JournalCorrupt, NewerVersion, SnapshotLost
 
 
 class SafeMode(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +61,8 @@ def way_out(damage: JournalCorrupt, store_url: str, data_dir: Path) -> str:
             return f"stop the daemon, then: hetsched journal mend {where} --yes"
         case SnapshotLost():
             return f"stop the daemon and restore the store from a backup; `hetsched journal inspect {where}` shows what is left"
+        case FileDamaged(cut=""):
+            return f"stop the daemon and restore {damage.where.removeprefix('file ')} from a backup; no file beside it is changed until then"
         case _:
             return f"stop the daemon, then: hetsched journal truncate {where} --at {damage.cut} --yes"
 

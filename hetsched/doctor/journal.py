@@ -18,7 +18,7 @@ from hetsched.doctor import cluster
 from hetsched.doctor.check import Check, fail, ok, warn
 from hetsched.errors import ConfigError
 from hetsched.store import without_secrets
-from hetsched.store.aof import find_damage
+from hetsched.store.aof import find_damage, parts
 from hetsched.store.primary import Address
 from hetsched.store.redis import OLDEST, connection_pool
 from hetsched.store.sentinel import SentinelPlaces, Sentinels, parsed
@@ -65,12 +65,18 @@ def _file(data_dir: Path) -> Iterator[Check]:
         return
     damage = find_damage(data_dir / "valkey")
     if damage is None:
-        yield ok("journal file", "every command in it can be read (frames are looked at by `hetsched journal inspect`)")
+        unread = [path.name for path in parts(data_dir / "valkey") if path.suffix == ".rdb"]
+        but = f", but for {unread[0]}, which only its server reads" if unread else ""
+        yield ok(
+            "journal file", f"every command in it can be read{but} (frames are looked at by `hetsched journal inspect`)"
+        )
     else:
         yield fail(
             "journal file",
             f"{damage.path}, byte {damage.byte}: {damage.reason}",
-            f"if no daemon is just writing it: hetsched journal truncate --data {data_dir} --at byte:{damage.whole_until} --yes",
+            "restore it from a backup"
+            if damage.whole_until is None
+            else f"if no daemon is just writing it: hetsched journal truncate --data {data_dir} --at byte:{damage.whole_until} --yes",
         )
 
 
@@ -91,7 +97,7 @@ def _served(config: Config, url: str) -> Iterator[Check]:
             "start it, or name another with --store",
         )
         return
-    yield _version(place, str(info.get("redis_version", "")))
+    yield _version(place, str(info.get("redis_version", "")), str(info.get("valkey_version", "")))
     yield _durability(config, settings)
     yield _eviction(info)
 
@@ -174,7 +180,8 @@ async def _allowed(question: Any) -> Any:
         return None
 
 
-def _version(place: str, version: str) -> Check:
+def _version(place: str, version: str, valkey: str) -> Check:
+    """Valkey says which Redis it takes the place of, and its own beside it."""
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if not numbers:
         return warn(
@@ -184,7 +191,7 @@ def _version(place: str, version: str) -> Check:
         )
     if numbers < OLDEST:
         return fail("store", f"{place} is version {version}", f"{OLDEST[0]}.{OLDEST[1]} or newer is needed")
-    return ok("store", f"{place} is version {version}")
+    return ok("store", f"{place} is Valkey {valkey}" if valkey else f"{place} is version {version}")
 
 
 def _durability(config: Config, settings: dict[str, str] | None) -> Check:

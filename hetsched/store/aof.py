@@ -1,50 +1,106 @@
-"""Reading the journal server's own file, which it refuses to load as soon as one byte of its form is wrong.
+"""Reading the journal server's own files, which it refuses to load as soon as one byte of their form is wrong.
 
-The file is a row of commands, `*COUNT␍␊` and `$LENGTH␍␊BYTES␍␊` each; what a script did stands between MULTI and EXEC. Promise: `whole_until`
-is the end of the last transaction before the first damage, so that what is kept is what the server would have had at that moment.
+Since 7.0 they are several: a manifest names a *base*, what there was when it was written last, and what was appended since. Each is a row of
+commands, `*COUNT␍␊` and `$LENGTH␍␊BYTES␍␊` each; what a script did stands between MULTI and EXEC. Promise: `whole_until` is the end of the last
+transaction before the first damage, so that what is kept, with nothing of the files after it, is what the server would have had at that moment.
+A base that an older configuration wrote as RDB is not looked into.
 """
 
 from __future__ import annotations
 
+import mmap
 import re
 from pathlib import Path
 from typing import NamedTuple
 
+FOLDER, MANIFEST, SINGLE = "appendonlydir", "appendonly.aof.manifest", "appendonly.aof"
+
+EMPTY_RDB_BYTES = 128
+
 COMMANDS = frozenset(
-    b"SELECT MULTI EXEC HSET HDEL HINCRBY XADD XTRIM XDEL XSETID SET DEL UNLINK PEXPIREAT FUNCTION".split()
+    b"SELECT MULTI EXEC HSET HMSET HDEL HINCRBY XADD XTRIM XDEL XSETID SET DEL UNLINK PEXPIREAT FUNCTION".split()
 )
 """All that our scripts become. Another word there is a damaged one."""
 
+_NAMED = re.compile(
+    r"file (appendonly\.aof\.\d+\.(?:base|incr)\.(?:aof|rdb)) seq \d+ type ([bih])(?: startoffset \d+)?(?: endoffset \d+)?"
+)
 _COUNT = re.compile(rb"\*(\d{1,7})\r\n")
 _LENGTH = re.compile(rb"\$(\d{1,9})\r\n")
 _NOTE = re.compile(rb"#[^\r\n]*\r?\n")
 
 
 class Damage(NamedTuple):
-    """`byte`: where it cannot be read on; `whole_until`: up to here it can be."""
+    """`byte`: where it cannot be read on; `whole_until`: up to here it can be, None = nothing is won by cutting it."""
 
     path: Path
     byte: int
-    whole_until: int
+    whole_until: int | None
     reason: str
 
 
 def find_damage(directory: Path) -> Damage | None:
-    """In the newest file of the server in this directory; None = every command of it can be read, as far as its form goes."""
-    path = newest_file(directory)
-    return None if path is None else _walk(path, path.read_bytes())
+    """In the files of the server in this directory; None = every command of them can be read, as far as their form goes."""
+    damage = _find_unnamed(directory)
+    if damage is not None:
+        return damage
+    return next((damage for path in parts(directory) if (damage := _damage(path)) is not None), None)
 
 
-def newest_file(directory: Path) -> Path | None:
-    """To which the server appends; None: there is none yet. Servers before 7.0 have one file, newer ones a directory of them."""
-    parts = list(directory.glob("appendonlydir/*.incr.aof"))
-    if parts:
-        return max(parts, key=lambda path: int(path.name.split(".")[-3]))
-    old = directory / "appendonly.aof"
-    return old if old.is_file() else None
+def find_grave(directory: Path) -> Damage | None:
+    """What a server would not leave as it is: it begins anew over files that no manifest names, and cuts a file that others follow. The end of
+    the last one it may cut: nobody was told of what was being written there."""
+    return _find_unnamed(directory) or next(
+        (damage for path in parts(directory)[:-1] if (damage := _damage(path)) is not None), None
+    )
 
 
-def _walk(path: Path, data: bytes) -> Damage | None:
+def _damage(path: Path) -> Damage | None:
+    if not path.is_file():
+        return Damage(path, 0, None, "is missing, and the manifest names it")
+    if path.suffix != ".aof" or path.stat().st_size == 0:
+        return None
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _walk(path, data)
+
+
+def _find_unnamed(directory: Path) -> Damage | None:
+    folder = directory / FOLDER
+    path, found = folder / MANIFEST, sorted(folder.glob("appendonly.aof.*.*.*"))
+    if not any(each.stat().st_size > (EMPTY_RDB_BYTES if each.suffix == ".rdb" else 0) for each in found):
+        return None  # it died at its first start
+    try:
+        lines = path.read_text(errors="replace").splitlines(keepends=True)
+    except FileNotFoundError:
+        return Damage(path, 0, None, f"is missing, and there are {', '.join(each.name for each in found)}")
+    at = 0
+    for line in lines:
+        if not line.startswith("#") and (_NAMED.fullmatch(line[:-1]) is None or not line.endswith("\n")):
+            return Damage(path, at, None, f"{line[:60]!r} names no file")
+        at += len(line)
+    return None if lines else Damage(path, 0, None, "names no file")
+
+
+def parts(directory: Path) -> list[Path]:
+    """The files that hold the journal, in the order in which the server reads them, the last one being what it appends to. Servers before 7.0
+    have a single one; none: there was no server here yet."""
+    folder = directory / FOLDER
+    try:
+        lines = (folder / MANIFEST).read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        single = directory / SINGLE
+        return [single] if single.is_file() else []
+    named = [match for line in lines if (match := _NAMED.fullmatch(line)) is not None and match[2] != "h"]
+    return [folder / match[1] for match in sorted(named, key=lambda match: "bi".index(match[2]))]
+
+
+def behind(damage: Damage, directory: Path) -> list[Path]:
+    """Files whose commands come after it."""
+    files = parts(directory)
+    return files[files.index(damage.path) + 1 :] if damage.path in files else []
+
+
+def _walk(path: Path, data: mmap.mmap) -> Damage | None:
     at = whole = 0
     inside = False
     while at < len(data):
@@ -52,30 +108,29 @@ def _walk(path: Path, data: bytes) -> Damage | None:
         if note is not None:
             at = note.end()
             continue
-        after, words, reason = _command(data, at)
+        after, verb, reason = _command(data, at)
         if reason:
             return Damage(path, at, whole, reason)
-        inside = words[0].upper() == b"MULTI" or (inside and words[0].upper() != b"EXEC")
+        inside = verb == b"MULTI" or (inside and verb != b"EXEC")
         at = after
         whole = whole if inside else at
     return Damage(path, len(data), whole, "ends within a transaction") if whole < len(data) else None
 
 
-def _command(data: bytes, at: int) -> tuple[int, list[bytes], str]:
-    """(byte after it, its words, what is wrong with it or "")."""
+def _command(data: mmap.mmap, at: int) -> tuple[int, bytes, str]:
+    """(byte after it, its first word, what is wrong with it or "")."""
     count = _COUNT.match(data, at)
     if count is None or int(count[1]) == 0:
-        return at, [], f"begins with {data[at : at + 12]!r}, which is no command"
-    at, words = count.end(), []
-    for _ in range(int(count[1])):
+        return at, b"", f"begins with {data[at : at + 12]!r}, which is no command"
+    at, verb = count.end(), b""
+    for number in range(int(count[1])):
         length = _LENGTH.match(data, at)
         if length is None:
-            return at, [], f"has {data[at : at + 12]!r} where the length of a word is due"
+            return at, b"", f"has {data[at : at + 12]!r} where the length of a word is due"
         begin, end = length.end(), length.end() + int(length[1])
         if data[end : end + 2] != b"\r\n":
-            return at, [], f"has a word of {length[1].decode()} bytes that does not end there"
-        words.append(data[begin:end])
+            return at, b"", f"has a word of {length[1].decode()} bytes that does not end there"
+        if number == 0:
+            verb = data[begin:end].upper()
         at = end + 2
-    if words[0].upper() not in COMMANDS:
-        return at, [], f"{words[0][:24]!r} is no command of the journal's"
-    return at, words, ""
+    return at, verb, "" if verb in COMMANDS else f"{verb[:24]!r} is no command of the journal's"

@@ -226,7 +226,12 @@ class HeadDamaged(JournalCorrupt):
 
 
 class FileDamaged(JournalCorrupt):
-    """The journal server does not load its own file. `where`: the file; `cut`: `byte:N`, behind its last whole transaction."""
+    """The journal server does not load its own files. `where`: the file; `cut`: `byte:N`, behind its last whole transaction, "" = nothing is
+    won by cutting."""
+
+    def __init__(self, where: str, offset: int, reason: str, *, cut: str) -> None:
+        super().__init__(where, offset, reason)
+        self.cut = cut
 
 
 class IdentityMismatch(ConfigError):

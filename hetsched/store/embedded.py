@@ -19,7 +19,7 @@ from pathlib import Path
 from hetsched.config import Store as StoreConfig
 from hetsched.errors import StoreLost
 from hetsched.store import launcher, server
-from hetsched.store.aof import find_damage
+from hetsched.store.aof import Damage, find_damage, find_grave, parts
 from hetsched.store.backend import Health
 from hetsched.store.base import FileDamaged, Unreachable
 from hetsched.store.ending import end
@@ -137,6 +137,9 @@ class EmbeddedBackend(RedisBackend):
         return self.supervisor.deaths_total
 
     async def start(self) -> None:
+        damage = await asyncio.to_thread(find_grave, self._access.directory)
+        if damage is not None:
+            raise _damaged(damage)
         await self.supervisor.start()
         while True:
             try:
@@ -150,12 +153,16 @@ class EmbeddedBackend(RedisBackend):
         await super().start()
 
     def _why_not(self) -> StoreLost:
-        """Its file is damaged, or else its own last words."""
+        """A file of it is damaged, or else its own last words."""
         directory = self._access.directory
-        damage = find_damage(directory)
-        if damage is not None:
-            return FileDamaged(f"file {damage.path}", damage.byte, damage.reason, cut=f"byte:{damage.whole_until}")
-        return StoreLost(f"the journal server does not start in {directory}: {server.log_tail(directory)}")
+        damage, words = find_damage(directory), server.log_tail(directory)
+        if damage is None and "RDB" in words:
+            damage = next((Damage(path, 0, None, words) for path in parts(directory) if path.suffix == ".rdb"), None)
+        return (
+            StoreLost(f"the journal server does not start in {directory}: {words}")
+            if damage is None
+            else _damaged(damage)
+        )
 
     async def health(self) -> Health:
         health = await super().health()
@@ -181,6 +188,11 @@ class EmbeddedBackend(RedisBackend):
         with contextlib.suppress(Unreachable, StoreLost):
             await self._do("SHUTDOWN", "NOSAVE")
         return True
+
+
+def _damaged(damage: Damage) -> FileDamaged:
+    cut = "" if damage.whole_until is None else f"byte:{damage.whole_until}"
+    return FileDamaged(f"file {damage.path}", damage.byte, damage.reason, cut=cut)
 
 
 @contextlib.contextmanager

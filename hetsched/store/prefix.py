@@ -8,13 +8,14 @@ that this directory knows of, so agents obey whoever shows it, and the start aft
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from functools import partial
 from pathlib import Path
 
 from hetsched.config import Config
 from hetsched.errors import StoreLost
-from hetsched.store.aof import find_damage
+from hetsched.store.aof import behind, find_damage
 from hetsched.store.archive import Archive
 from hetsched.store.embedded import EmbeddedBackend
 from hetsched.store.identity import DirectoryLock, Identity
@@ -58,8 +59,11 @@ def _copy(data_dir: Path, place: Path) -> None:
     shutil.copytree(data_dir / "valkey", place / "valkey", ignore=shutil.ignore_patterns(*NOT_COPIED))
     damage = find_damage(place / "valkey")
     if damage is not None:
-        with open(damage.path, "r+b") as file:
-            file.truncate(damage.whole_until)
+        if damage.whole_until is None:
+            raise StoreLost(f"{damage.path}: {damage.reason}")
+        os.truncate(damage.path, damage.whole_until)
+        for path in behind(damage, place / "valkey"):
+            os.truncate(path, 0)
 
 
 async def _open_epochs(place: Path, config: Config, known: int) -> None:

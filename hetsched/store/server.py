@@ -43,6 +43,8 @@ appendfsync {fsync}
 no-appendfsync-on-rewrite no
 # A tail that was being written when the machine stopped was confirmed to nobody.
 aof-load-truncated yes
+# What is rewritten has the form of what is appended: a damage in it is found, named and cut like one there.
+aof-use-rdb-preamble no
 # The journal is trimmed with every snapshot; the file follows when it is twice its last size, and not while it is no longer than the journal
 # may be: the disk is slow to confirm while it is rewritten.
 auto-aof-rewrite-percentage 100

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from hetsched.errors import Conflict, NotFound
-from hetsched.store.aof import find_damage
+from hetsched.store.aof import behind, find_damage
 from hetsched.store.archive import Archive, Entry
 from hetsched.store.backend import Head, Manifest
 from hetsched.store.base import START, JournalCorrupt, NewerVersion, Position
@@ -73,22 +73,27 @@ async def make_cut(archive: Archive, plan: Cut, backup: Path, identity: Identity
     return head
 
 
-def cut_file(directory: Path, at: str, backup: Path) -> int:
-    """Drop the damaged end of the journal server's own file, which it would not load; bytes dropped. `at`: `byte:N`, as the refusal names it.
+def cut_file(directory: Path, at: str, backup: Path | None) -> int:
+    """Drop the damaged end of the journal server's own files, which it would not load; bytes dropped, into `backup` (None: only count them).
+    `at`: `byte:N`, as the refusal names it.
 
     The server must not run. Raises Conflict."""
     damage = find_damage(directory)
     if damage is None:
-        raise Conflict(f"the journal server's file in {directory} can be read to its end: nothing has to be cut")
+        raise Conflict(f"the journal server's files in {directory} can be read to their end: nothing has to be cut")
+    if damage.whole_until is None:
+        raise Conflict(f"{damage.path} {damage.reason}: nothing is won by cutting; restore it from a backup")
     if at != f"byte:{damage.whole_until}":
         raise Conflict(f"{damage.path} is whole up to byte {damage.whole_until}: name byte:{damage.whole_until}")
-    with open(damage.path, "r+b") as file:
-        file.seek(damage.whole_until)
-        gone = file.read()
-        _keep(backup, [gone])
-        file.truncate(damage.whole_until)
-        os.fsync(file.fileno())
-    return len(gone)
+    ends = [(damage.path, damage.whole_until), *((path, 0) for path in behind(damage, directory))]
+    gone = [path.read_bytes()[end:] for path, end in ends]
+    if backup is not None:
+        _keep(backup, gone)
+        for path, end in reversed(ends):  # from the end, so that what an interruption leaves is a prefix
+            with open(path, "r+b") as file:
+                file.truncate(end)
+                os.fsync(file.fileno())
+    return sum(map(len, gone))
 
 
 async def settle_file(archive: Archive, identity: Identity) -> Head:

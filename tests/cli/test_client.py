@@ -35,6 +35,19 @@ def test_standing_by_is_waited_for_and_in_the_end_told(daemon: FakeDaemon) -> No
         client_of(daemon, patience_s=0.2).task("t")
 
 
+def test_each_of_several_is_asked_with_whatever_patience(daemon: FakeDaemon) -> None:
+    daemon.add("t")
+    dead = "http://127.0.0.1:1"
+    for urls in (f"{dead},{daemon.url}", f"{daemon.url},{dead}", f"{dead},http://127.0.0.1:2,{daemon.url}"):
+        assert Client(urls, TOKEN, patience_s=0.0).task("t")["id"] == "t"
+    with pytest.raises(Unreachable):
+        Client(f"{dead},{dead}", TOKEN, patience_s=0.0).task("t")
+    daemon.faults = ["drop"]
+    with pytest.raises(Unreachable) as caught:
+        Client(f"{daemon.url},{dead}", TOKEN, patience_s=0.0).operate("requeue", "t")
+    assert caught.value.sent, "it may have been done"
+
+
 def test_a_kept_connection_that_has_gone_is_opened_again(daemon: FakeDaemon) -> None:
     daemon.add("t")
     client = client_of(daemon, patience_s=0.0)

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from hetsched.config import from_mapping
+from hetsched.store import open_store
 from tests.cli.conftest import Said
 from tests.daemon.agent import TestAgent
 from tests.daemon.process import DaemonProcess
@@ -127,6 +129,40 @@ def test_a_file_that_the_journal_server_does_not_load_is_cut_behind_its_last_who
     found = report(call, journal)
     assert found["whole"] and found["state"]["tasks"] == {"queued": 2, "running": 2}
     assert int(found["head"].split("-")[1]) == int(whole["head"].split("-")[1]) - 1
+
+
+async def test_a_base_with_a_spoilt_command_is_shown_and_cut_like_what_was_appended(call: Call, journal: Path) -> None:
+    await asyncio.to_thread(report, call, journal)
+    store = await open_store("embedded:", journal, from_mapping({}))
+    opened = await store.open()
+    _ = [frame async for frame in opened.frames]
+    backend = store._backend  # type: ignore[attr-defined]
+    await backend._do("BGREWRITEAOF")
+    while (await backend._do("INFO", "persistence"))["aof_rewrite_in_progress"]:
+        await asyncio.sleep(0.01)
+    await store.close()
+    (base,) = (journal / "valkey" / "appendonlydir").glob("*.base.aof")
+    data = base.read_bytes()
+    base.write_bytes(data[::-1].replace(b"DDAX", b"EDAX", 1)[::-1])  # the last XADD
+    refused = await asyncio.to_thread(of, call, journal, "inspect")
+    assert refused.code == 4 and f"{base}, byte" in refused.err and "To mend it" in refused.err
+    with DaemonProcess(journal, store="embedded:") as daemon:
+        assert daemon.get("/healthz").json["state"] == "safe"
+        assert daemon.submit({"id": "new", **TASK}).status == 503
+    at = refused.err.split("--at ")[1].split()[0]
+    told = json.loads((await asyncio.to_thread(of, call, journal, "truncate", "--at", at, "--yes", "--json")).out)
+    assert b"XADE" in Path(told["backup"]).read_bytes() and told["done"]
+    again = await asyncio.to_thread(of, call, journal, "inspect")
+    assert again.code == 0 or "to mend it" in again.err.lower() + again.out.lower(), "and so on, until it is whole"
+
+
+def test_a_store_that_is_not_this_daemons_is_told(call: Call, journal: Path) -> None:
+    path = journal / "identity.json"
+    known = json.loads(path.read_text())
+    for change, story in (({"seq": known["seq"] + 50}, "ends at"), ({"cluster": "another"}, "belongs to cluster")):
+        path.write_text(json.dumps({**known, **change}))
+        said = of(call, journal, "inspect")
+        assert said.code == 4 and f"a start refuses it: the store embedded: {story}" in said.out, said.out
 
 
 def test_only_what_leaves_an_exact_prefix_is_cut(call: Call, journal: Path) -> None:

@@ -216,11 +216,50 @@ async def test_a_file_that_the_server_does_not_load_is_named_with_the_byte(data_
         await store.open()
 
 
-async def test_a_server_that_cannot_start_is_reported_with_its_own_words(data_dir: Path) -> None:
+async def test_a_base_that_the_server_does_not_load_is_named(data_dir: Path) -> None:
     async with opened_store("embedded:", data_dir) as (store, _):
         await store.append(b"a")
-    for base in data_dir.glob("valkey/appendonlydir/*.base.*"):
-        base.write_bytes(b"no base")
+    (base,) = data_dir.glob("valkey/appendonlydir/*.base.aof")
+    manifest = base.with_name("appendonly.aof.manifest")
+    base.with_suffix(".rdb").write_bytes(b"REDIS0011, and no base")
+    manifest.write_text(manifest.read_text().replace(base.name, base.with_suffix(".rdb").name))
+    store = await open_store("embedded:", data_dir, config())
+    with pytest.raises(FileDamaged, match=r"journal file .*\.base\.rdb, byte 0: .*RDB") as caught:
+        await store.open()
+    assert caught.value.cut == ""
+
+
+async def test_files_that_no_manifest_names_are_not_begun_over(data_dir: Path) -> None:
+    """A server that finds none makes new ones, and writes over the first that are there."""
+    async with opened_store("embedded:", data_dir) as (store, _):
+        await store.append(b"a")
+    (manifest,) = data_dir.glob("valkey/appendonlydir/*.manifest")
+    text = manifest.read_text()
+    for spoilt in (None, "", text.replace("incr", "inch"), text.rstrip()):
+        manifest.unlink() if spoilt is None else manifest.write_text(spoilt)
+        before = {path: path.read_bytes() for path in manifest.parent.iterdir()}
+        store = await open_store("embedded:", data_dir, config())
+        with pytest.raises(StoreLost, match=r"manifest, byte \d+: "):
+            await store.open()
+        await store.close()
+        assert {path: path.read_bytes() for path in manifest.parent.iterdir()} == before
+    manifest.write_text(text)
+    async with opened_store("embedded:", data_dir) as (store, opened):
+        assert await replay(opened) == [b"a"]
+
+
+async def test_who_died_at_its_first_start_begins_anew(data_dir: Path) -> None:
+    folder = data_dir / "valkey" / "appendonlydir"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "appendonly.aof.1.base.aof").touch()
+    async with opened_store("embedded:", data_dir) as (store, _):
+        await store.append(b"a")
+
+
+async def test_a_server_that_cannot_start_is_reported_with_its_own_words(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_SETTINGS", server._SETTINGS + "no-such-setting yes\n")
     store = await open_store("embedded:", data_dir, config())
     with pytest.raises(StoreLost, match=r"does not start in .*"):
         await store.open()
