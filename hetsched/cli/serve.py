@@ -15,7 +15,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store",
         metavar="URL",
-        help="embedded: (default), redis://…, rediss://…, unix://…, redis+sentinel://…, memory:",
+        help="embedded: (default), redis://…, rediss://…, unix://…, redis+sentinel://…, redis+cluster://…, memory:",
     )
     parser.add_argument("--data", type=Path, metavar="DIR", help="store, tokens, logs and identity (HETSCHED_DATA)")
     parser.add_argument("--set", action="append", default=[], metavar="a.b=c", help="a key over the file; may repeat")

@@ -100,6 +100,8 @@ async def replay(archive: Archive, config: Config, moment: Moment, task: str | N
     async for entry in history.entries(base):
         if moment.is_over(entry) or not traveller.take(entry):
             break
+    if moment.frame is not None and not traveller.fault and traveller.frame != "{}-{}".format(*moment.frame):
+        raise NotFound("there is no frame {}-{}; the one before it is ".format(*moment.frame) + traveller.frame)
     now_ns = max(scheduler.books.now_ns, moment.at_ns or 0)
     told: dict[str, Any] = {
         "at": iso(now_ns),

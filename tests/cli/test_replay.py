@@ -100,6 +100,7 @@ def test_people_can_read_it(call: Call, life: Life) -> None:
     ("words", "code", "story"),
     [
         (["--task", "nobody"], 3, "there was no task nobody"),
+        (["--at", "1-9999"], 3, "there is no frame 1-9999; the one before it is 1-"),
         (["--at", "yesterday"], 2, "is no time"),
         ([], 2, "give --at TIME, --task ID, or both"),
     ],
