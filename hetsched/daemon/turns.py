@@ -32,9 +32,9 @@ IN_FLIGHT = 4
 MOST_WAITING = 64
 """Turns without facts that wait behind one that is not durable yet; more would fill the memory while the store is away."""
 
-BESIDE_URGENT, CALM_S = 2, 1.0
+BESIDE_URGENT, CALM_S = 1, 1.0
 """So many while the immediate lane was asked for within the last second: an urgent task's frame waits for those before it. One more may
-always be its own."""
+always be its own. (With two of them it waited 0.8 ms longer in the mean, of 2.8; bulk was placed as fast with one.)"""
 
 REST_S, LONGEST_SLEEP_S = 0.001, 3600.0
 """Bounds of a sleep before a turn without inputs: a wake time that stays in the past must not cost a core, and one in the year 9999
