@@ -33,8 +33,8 @@ MOST_WAITING = 64
 """Turns without facts that wait behind one that is not durable yet; more would fill the memory while the store is away."""
 
 BESIDE_URGENT, CALM_S = 1, 1.0
-"""So many while the immediate lane was asked for within the last second: an urgent task's frame waits for those before it. One more may
-always be its own. (With two of them it waited 0.8 ms longer in the mean, of 2.8; bulk was placed as fast with one.)"""
+"""So many of other turns while the immediate lane was asked for within the last second: an urgent task's frame waits for those before it. Its
+own may always be one more. (With two of them it waited 0.8 ms longer in the mean, of 2.8; bulk was placed as fast with one.)"""
 
 REST_S, LONGEST_SLEEP_S = 0.001, 3600.0
 """Bounds of a sleep before a turn without inputs: a wake time that stays in the past must not cost a core, and one in the year 9999
@@ -81,6 +81,7 @@ class Taken(msgspec.Struct):
     stepped_s: float
     cpu_s: float = 0.0
     holds_slot: bool = True
+    is_urgent: bool = False
 
 
 class TurnLoop:
@@ -114,6 +115,7 @@ class TurnLoop:
         self._due = asyncio.Event()
         self._pressed = asyncio.Event()
         self._in_flight = 0  # turns that hold a slot: appends on their way
+        self._others_in_flight = 0  # those of them that are not urgent ones alone
         self._moved = asyncio.Event()  # one has come back, or something urgent was asked
         self._was_urgent = False  # the last turn took nothing else
         self._urgent_s = -CALM_S  # when something urgent was asked last
@@ -232,12 +234,14 @@ class TurnLoop:
 
     async def _until_slot(self) -> None:
         """Until another append may be on its way."""
-        while self._in_flight >= (IN_FLIGHT + 1 if self.inbox.has_urgent else self._usual_slots()):
+        while not (self._in_flight <= IN_FLIGHT if self.inbox.has_urgent else self._has_slot()):
             self._moved.clear()
             await self._moved.wait()
 
-    def _usual_slots(self) -> int:
-        return BESIDE_URGENT if time.monotonic() - self._urgent_s < CALM_S else IN_FLIGHT
+    def _has_slot(self) -> bool:
+        """For a turn of all that waits."""
+        most = BESIDE_URGENT if time.monotonic() - self._urgent_s < CALM_S else IN_FLIGHT
+        return self._in_flight < IN_FLIGHT and self._others_in_flight < most
 
     async def _until_due(self) -> None:
         if self.inbox or self._closing:
@@ -273,8 +277,7 @@ class TurnLoop:
 
     def _take_turn(self) -> None:
         loop = asyncio.get_running_loop()
-        is_full = self._in_flight >= self._usual_slots()
-        self._was_urgent = only_urgent = self.inbox.has_urgent and (is_full or not self._was_urgent)
+        self._was_urgent = only_urgent = self.inbox.has_urgent and not (self._was_urgent and self._has_slot())
         self._crowd = self.inbox.singles()
         self._heard = self._heard if only_urgent else self.inbox.heard
         inputs = self.inbox.take(only_urgent=only_urgent)
@@ -284,7 +287,9 @@ class TurnLoop:
         confirmed = asyncio.ensure_future(self.journal.append(turn.facts)) if turn.facts else None
         holds_slot = confirmed is not None or len(self._unreleased) >= MOST_WAITING
         self._in_flight += holds_slot
-        taken = Taken(turn, len(inputs), confirmed, loop.create_future(), began_s, time.monotonic(), cpu_s, holds_slot)
+        self._others_in_flight += holds_slot and not only_urgent
+        stepped_s, released = time.monotonic(), loop.create_future()
+        taken = Taken(turn, len(inputs), confirmed, released, began_s, stepped_s, cpu_s, holds_slot, only_urgent)
         self._unreleased.append(taken)
         self._leaving.put_nowait(taken)
         self._after_step(taken)
@@ -297,6 +302,7 @@ class TurnLoop:
                 await taken.confirmed
             if taken.holds_slot:
                 self._in_flight -= 1
+                self._others_in_flight -= not taken.is_urgent
                 self._moved.set()
             for reply in taken.turn.replies:
                 self._answer(reply)

@@ -76,8 +76,25 @@ async def test_while_urgent_tasks_come_the_others_have_fewer_appends_on_their_wa
         for number in range(IN_FLIGHT):
             asking.append(asyncio.create_task(world.loop.ask(Echo(say=number), tasks=1)))
             await asyncio.sleep(0.005)
-        assert len(world.journal.waiting) == BESIDE_URGENT
+        assert len(world.journal.waiting) == 1 + BESIDE_URGENT
         while not all(task.done() for task in asking):
+            if world.journal.waiting:
+                world.journal.confirm()
+            await asyncio.sleep(0.001)
+
+
+async def test_a_stream_of_urgent_tasks_leaves_the_others_a_way() -> None:
+    """There is always an urgent append on its way, and always another one asked for."""
+    async with running(at_once=False) as world:
+        urgent = [asyncio.create_task(world.loop.ask(Echo(say="urgent"), tasks=1, is_urgent=True))]
+        usual = [asyncio.create_task(world.loop.ask(Echo(say=number), tasks=1)) for number in range(3)]
+        while not all(task.done() for task in usual):
+            urgent.append(asyncio.create_task(world.loop.ask(Echo(say="urgent"), tasks=1, is_urgent=True)))
+            await asyncio.sleep(0.002)
+            if len(world.journal.waiting) > 1:
+                world.journal.confirm()
+            assert len(urgent) < 50, "they wait for ever"
+        while not all(task.done() for task in urgent):
             if world.journal.waiting:
                 world.journal.confirm()
             await asyncio.sleep(0.001)
