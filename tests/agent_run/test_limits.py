@@ -12,7 +12,7 @@ from hetsched.agent import delegation
 from hetsched.agent.delegation import controllers
 from hetsched.agent.records import limits_of
 from hetsched.model import parse_task
-from tests.agent_run.bench import open_bench, order, own_cgroup
+from tests.agent_run.bench import open_bench, order, own_cgroup, until
 
 BOTH = frozenset({"cpu", "memory"})
 
@@ -75,7 +75,7 @@ async def test_a_group_is_kept_for_the_next_short_task_and_gone_with_the_agent(d
         groups = {bench.stream(f"t{number}").rpartition("0::")[2] for number in range(5)}
         assert all(cgroup.name in group for group in groups)
         assert len([path for path in cgroup.iterdir() if path.is_dir()]) <= len(groups)
-    assert not cgroup.exists()
+    await until(lambda: not cgroup.exists(), "the spawner sees that its agent is gone, and goes too")
 
 
 def test_an_agent_alone_in_its_cgroup_steps_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
