@@ -23,7 +23,7 @@ COMMANDS = frozenset(
 """All that our scripts become. Another word there is a damaged one."""
 
 _NAMED = re.compile(
-    r"file (appendonly\.aof\.\d+\.(?:base|incr)\.(?:aof|rdb)) seq \d+ type ([bih])(?: startoffset \d+)?(?: endoffset \d+)?"
+    r"file (appendonly\.aof\.(\d+)\.(?:base\.(?:aof|rdb)|incr\.aof)) seq ([1-9]\d*) type ([bih])(?: startoffset \d+)?(?: endoffset \d+)?\n"
 )
 _COUNT = re.compile(rb"\*(\d{1,7})\r\n")
 _LENGTH = re.compile(rb"\$(\d{1,9})\r\n")
@@ -64,34 +64,83 @@ def _damage(path: Path) -> Damage | None:
         return _walk(path, data)
 
 
+class _Named(NamedTuple):
+    """A line of the manifest. `kind`: b(ase), i(ncrement), h(istory): given up, to be deleted."""
+
+    path: Path
+    seq: int
+    kind: str
+
+    @property
+    def is_base(self) -> bool:
+        return ".base." in self.path.name
+
+
 def _find_unnamed(directory: Path) -> Damage | None:
+    """What the manifest says of the files has to be what a rewrite, or a death on its way, can have left."""
     folder = directory / FOLDER
     path, found = folder / MANIFEST, sorted(folder.glob("appendonly.aof.*.*.*"))
     if not any(each.stat().st_size > (EMPTY_RDB_BYTES if each.suffix == ".rdb" else 0) for each in found):
         return None  # it died at its first start
     try:
-        lines = path.read_text(errors="replace").splitlines(keepends=True)
+        named = _named(folder)
     except FileNotFoundError:
         return Damage(path, 0, None, f"is missing, and there are {', '.join(each.name for each in found)}")
-    at = 0
-    for line in lines:
-        if not line.startswith("#") and (_NAMED.fullmatch(line[:-1]) is None or not line.endswith("\n")):
-            return Damage(path, at, None, f"{line[:60]!r} names no file")
-        at += len(line)
-    return None if lines else Damage(path, 0, None, "names no file")
+    except ValueError as line:
+        return Damage(path, 0, None, f"{str(line)[:80]} names no file")
+    reason = _contradiction(named, found)
+    return Damage(path, 0, None, reason) if reason else None
+
+
+def _contradiction(named: list[_Named], found: list[Path]) -> str:
+    """Why no server can have written this. One rewrites by naming a new base and giving up the former together with all that was appended to
+    it, and names what it appends to before it appends."""
+    bases = [each for each in named if each.kind == "b"]
+    newer = [each for each in named if each.kind == "i"]
+    gone = [each for each in named if each.kind == "h"]
+    if len(bases) != 1 or not bases[0].is_base or any(each.is_base for each in newer):
+        return "does not name one base"
+    if not newer:
+        return "names no file that is appended to"
+    base, first, last = bases[0], min(each.seq for each in newer), max(each.seq for each in newer)
+    if any(each.seq >= (base.seq if each.is_base else first) for each in gone):
+        return "gives up what is newer than what it keeps"
+    if gone and not any(each.is_base for each in gone):
+        return "gives up what was appended to the base that it keeps"
+    if base.seq > 1 and base.path.is_file() and base.path.stat().st_size == 0:
+        return f"names {base.path.name}, which is empty"
+    beyond = [each for each in found if ".incr." in each.name and each.stat().st_size and _number(each) > last]
+    return f"does not name {beyond[0].name}, and there is something in it" if beyond else ""
+
+
+def _number(path: Path) -> int:
+    number = path.name.split(".")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def _named(folder: Path) -> list[_Named]:
+    """Raises FileNotFoundError, and ValueError with a line that is none."""
+    named = []
+    for line in (folder / MANIFEST).read_text(errors="replace").splitlines(keepends=True):
+        match = _NAMED.fullmatch(line)
+        if match is not None and match[2] == match[3]:
+            named.append(_Named(folder / match[1], int(match[3]), match[4]))
+        elif not line.startswith("#"):
+            raise ValueError(repr(line))
+    return named
 
 
 def parts(directory: Path) -> list[Path]:
     """The files that hold the journal, in the order in which the server reads them, the last one being what it appends to. Servers before 7.0
-    have a single one; none: there was no server here yet."""
-    folder = directory / FOLDER
+    have a single one; none: there was no server here yet, or the manifest is spoilt."""
     try:
-        lines = (folder / MANIFEST).read_text(errors="replace").splitlines()
+        named = _named(directory / FOLDER)
     except FileNotFoundError:
         single = directory / SINGLE
         return [single] if single.is_file() else []
-    named = [match for line in lines if (match := _NAMED.fullmatch(line)) is not None and match[2] != "h"]
-    return [folder / match[1] for match in sorted(named, key=lambda match: "bi".index(match[2]))]
+    except ValueError:
+        return []
+    return [each.path for each in sorted(named, key=lambda each: (not each.is_base, each.seq)) if each.kind != "h"]
 
 
 def behind(damage: Damage, directory: Path) -> list[Path]:
