@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--store", default="embedded:")
     parser.add_argument("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
-    options.sets.append("limits.events_kept=2000000")
+    options.sets.insert(0, "limits.events_kept=2000000")
     saturations: list[float] = []
     alone: list[Latency] = []
     beside: list[Latency] = []

@@ -40,12 +40,9 @@ async def _report(place: Place, listing: bool) -> dict[str, Any]:
     try:
         async with place.open() as archive:
             return await inspect(archive, place.config, place.url, place.data_dir, listing=listing)
-    except FileDamaged as damage:
-        fix = way_out(damage, place.url, place.data_dir)
-        raise FileDamaged(damage.where, damage.offset, f"{damage.reason}. To mend it: {fix}", cut=damage.cut) from None
-    except HeadDamaged as damage:
-        fix = way_out(damage, place.url, place.data_dir)
-        raise HeadDamaged(damage.where, damage.offset, f"{damage.reason}. To mend it: {fix}") from None
+    except (FileDamaged, HeadDamaged) as damage:
+        reason = f"{damage.reason}. To mend it: {way_out(damage, place.url, place.data_dir)}"
+        raise type(damage)(damage.where, damage.offset, reason, cut=damage.cut) from None
 
 
 def _tell_report(report: dict[str, Any]) -> None:
@@ -159,17 +156,19 @@ async def _cut(place: Place, at: str, backup: Path | None, *, really: bool) -> d
 async def _cut_file(place: Place, at: str, backup: Path | None, *, really: bool) -> dict[str, Any]:
     """The journal server's own file, which it does not load."""
     from hetsched.store.identity import DirectoryLock, Identity
-    from hetsched.store.surgery import cut_file, settle_file
+    from hetsched.store.surgery import bytes_cut, make_file_cut, plan_file_cut, settle_file
 
     directory = place.data_dir / "valkey"
     identity = Identity(place.data_dir / "identity.json", place.url)
     if not really:
-        size = cut_file(directory, at, None)
+        size = bytes_cut(plan_file_cut(directory, at))
         return {"at": at, "frames": None, "bytes": size, "facts": {}, "done": False}
     backup = backup or _new_backup(place, at, "aof")
     lock = DirectoryLock(place.data_dir)
     try:
-        gone = cut_file(directory, at, backup)
+        plan = plan_file_cut(directory, at)
+        gone = bytes_cut(plan)
+        make_file_cut(plan, backup)
     finally:
         lock.release()
     async with place.open() as archive:

@@ -30,20 +30,20 @@ async def inspect(archive: Archive, config: Config, store_url: str, data_dir: Pa
     async for entry in archive.entries(head):
         seen.take(entry)
     prefix, damage, scheduler = await _verdict(archive, head, kept, config)
+    refused = _refused(head, store_url, data_dir)
     report: dict[str, Any] = {
         "cluster": head.cluster,
         "epoch": head.epoch,
         "head": head.position.id,
         "snapshots": [_snapshot(one) for one in kept],
         **seen.told,
-        "whole": damage is None,
+        "whole": damage is None and not refused,
+        "refused": refused,
         "prefix": prefix,
         "damage": None,
         "faults": seen.faults,
         "state": None if scheduler is None else _state(scheduler),
     }
-    report["refused"] = _refused(head, store_url, data_dir)
-    report["whole"] = report["whole"] and not report["refused"]
     if damage is not None:
         fix = way_out(damage, store_url, data_dir)
         report["damage"] = {"stream_id": damage.where, "offset": damage.offset, "reason": damage.reason, "fix": fix}

@@ -137,7 +137,7 @@ class EmbeddedBackend(RedisBackend):
         return self.supervisor.deaths_total
 
     async def start(self) -> None:
-        damage = await asyncio.to_thread(find_grave, self._access.directory)
+        damage = await asyncio.to_thread(self._grave)
         if damage is not None:
             raise _damaged(damage)
         await self.supervisor.start()
@@ -151,6 +151,16 @@ class EmbeddedBackend(RedisBackend):
                     raise self._why_not() from None
                 await asyncio.sleep(0.005)
         await super().start()
+
+    def _grave(self) -> Damage | None:
+        """Looked for while no server has the files: that of a daemon which was killed needs a moment to end, and may be rewriting them."""
+        lock = launcher.hold(str(self._access.directory / server.LOCK), LOCK_PATIENCE_S)
+        if lock is None:
+            return None  # ours will not get it either, and says so
+        try:
+            return find_grave(self._access.directory)
+        finally:
+            os.close(lock)
 
     def _why_not(self) -> StoreLost:
         """A file of it is damaged, or else its own last words."""

@@ -23,9 +23,11 @@ EXIT_LOCKED = 75
 def main(arguments: list[str]) -> int:
     parent, lock_file, wait_s, *command = arguments
     die_with(int(parent))
-    if not hold(lock_file, float(wait_s)):
+    lock = hold(lock_file, float(wait_s))
+    if lock is None:
         print(f"{lock_file} is held by another server process", file=sys.stderr)
         return EXIT_LOCKED
+    os.set_inheritable(lock, True)
     os.execv(command[0], command)
 
 
@@ -38,18 +40,18 @@ def die_with(parent: int) -> None:
         sys.exit(0)
 
 
-def hold(lock_file: str, wait_s: float) -> bool:
-    """Take the lock on a descriptor that the server inherits; an old server may need a moment to end."""
+def hold(lock_file: str, wait_s: float) -> int | None:
+    """The lock, by its descriptor; an old server may need a moment to end. None: it has not ended."""
     fd = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o600)
-    os.set_inheritable(fd, True)
     until_s = time.monotonic() + wait_s
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
+            return fd
         except OSError:
             if time.monotonic() > until_s:
-                return False
+                os.close(fd)
+                return None
             time.sleep(0.01)
 
 

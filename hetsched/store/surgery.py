@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -73,11 +74,16 @@ async def make_cut(archive: Archive, plan: Cut, backup: Path, identity: Identity
     return head
 
 
-def cut_file(directory: Path, at: str, backup: Path | None) -> int:
-    """Drop the damaged end of the journal server's own files, which it would not load; bytes dropped, into `backup` (None: only count them).
-    `at`: `byte:N`, as the refusal names it.
+class Ending(NamedTuple):
+    """What stays of a file."""
 
-    The server must not run. Raises Conflict."""
+    path: Path
+    end: int
+
+
+def plan_file_cut(directory: Path, at: str) -> list[Ending]:
+    """What dropping the damaged end of the journal server's own files, which it would not load, leaves of each. `at`: `byte:N`, as the refusal
+    names it. Raises Conflict."""
     damage = find_damage(directory)
     if damage is None:
         raise Conflict(f"the journal server's files in {directory} can be read to their end: nothing has to be cut")
@@ -85,19 +91,25 @@ def cut_file(directory: Path, at: str, backup: Path | None) -> int:
         raise Conflict(f"{damage.path} {damage.reason}: nothing is won by cutting; restore it from a backup")
     if at != f"byte:{damage.whole_until}":
         raise Conflict(f"{damage.path} is whole up to byte {damage.whole_until}: name byte:{damage.whole_until}")
-    ends = [(damage.path, damage.whole_until), *((path, 0) for path in behind(damage, directory))]
-    gone = [path.read_bytes()[end:] for path, end in ends]
-    if backup is not None:
-        _keep(backup, gone)
-        for path, end in reversed(ends):  # from the end, so that what an interruption leaves is a prefix
-            with open(path, "r+b") as file:
-                file.truncate(end)
-                os.fsync(file.fileno())
-    return sum(map(len, gone))
+    return [Ending(damage.path, damage.whole_until), *(Ending(path, 0) for path in behind(damage, directory))]
+
+
+def bytes_cut(plan: list[Ending]) -> int:
+    """So many go."""
+    return sum(path.stat().st_size - end for path, end in plan)
+
+
+def make_file_cut(plan: list[Ending], backup: Path) -> None:
+    """Do it. The server must not run. Raises Conflict."""
+    _keep(backup, (path.read_bytes()[end:] for path, end in plan))
+    for path, end in reversed(plan):  # from the end, so that what an interruption leaves is a prefix
+        with open(path, "r+b") as file:
+            file.truncate(end)
+            os.fsync(file.fileno())
 
 
 async def settle_file(archive: Archive, identity: Identity) -> Head:
-    """After `cut_file`: an epoch beyond all that were opened, and an identity that does not miss what is gone."""
+    """After `make_file_cut`: an epoch beyond all that were opened, and an identity that does not miss what is gone."""
     head = await archive.head()
     highest = max(head.epoch, identity.confirmed.epoch)
     while head.epoch <= highest:

@@ -225,7 +225,7 @@ async def hold_file(left: Path, work: Path, name: str, damaged: bytes | None, wh
 
 
 async def hold_manifest(left: Path, work: Path, name: str, data: bytes, tries: int | None) -> None:
-    """Every bit and every cut; of all that looks right to us by default only what nobody has tried: else a server is started for each."""
+    """Every bit and every cut; by default one in sixty, and those that were once taken for a manifest (each starts a store)."""
     ways = [(f"bit {at % 8} of byte {at // 8} flipped", _flipped(data, at)) for at in range(8 * len(data))]
     ways += [(f"cut at byte {at}", data[:at]) for at in range(len(data))]
     ways += [("type i is type h", data.replace(b"type i", b"type h")), ("seq 0", re.sub(rb"seq \d+", b"seq 0", data))]

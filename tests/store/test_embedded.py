@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from hetsched.errors import ConfigError, StoreLost
-from hetsched.store import Durability, FileDamaged, JournalCorrupt, Store, open_store, server
+from hetsched.store import Durability, FileDamaged, JournalCorrupt, Store, launcher, open_store, server
 from hetsched.store.embedded import EmbeddedBackend
 from tests.store.helpers import config, eventually, opened_store, replay
 
@@ -246,6 +246,24 @@ async def test_files_that_no_manifest_names_are_not_begun_over(data_dir: Path) -
     manifest.write_text(text)
     async with opened_store("embedded:", data_dir) as (store, opened):
         assert await replay(opened) == [b"a"]
+
+
+async def test_the_files_are_looked_at_when_the_server_before_has_ended(data_dir: Path) -> None:
+    """It may be rewriting them when its daemon dies."""
+    async with opened_store("embedded:", data_dir) as (store, _):
+        await store.append(b"a")
+    (manifest,) = data_dir.glob("valkey/appendonlydir/*.manifest")
+    aside = manifest.rename(manifest.with_name("aside"))
+    lock = launcher.hold(str(data_dir / "valkey" / server.LOCK), 5.0)
+    assert lock is not None
+    store = await open_store("embedded:", data_dir, config())
+    opening = asyncio.create_task(store.open())
+    await asyncio.sleep(0.3)
+    assert not opening.done()
+    aside.rename(manifest)
+    os.close(lock)
+    assert await replay(await opening) == [b"a"]
+    await store.close()
 
 
 async def test_who_died_at_its_first_start_begins_anew(data_dir: Path) -> None:
